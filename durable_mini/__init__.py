@@ -1,0 +1,52 @@
+"""Cloudflare Durable Objects in deterministic virtual time, for learning by breaking them."""
+
+from durable_mini.clock import Date, scheduler, spin
+from durable_mini.combine import all_settled, gather, race
+from durable_mini.console import console
+from durable_mini.draws import Exponential, Uniform
+from durable_mini.errors import DataCloneError, DeadlockError, Error, LimitError, RangeError, WorldError
+from durable_mini.faults import Fault, FaultPlan
+from durable_mini.http import Request, Response, fetch
+from durable_mini.ids import DurableObjectId
+from durable_mini.instance import AlarmInvocationInfo
+from durable_mini.limits import Limits
+from durable_mini.loop import Promise
+from durable_mini.objects import DurableObject, DurableObjectState, Namespace, Stub
+from durable_mini.storage.api import DurableObjectStorage
+from durable_mini.trace import Event, Trace
+from durable_mini.world import World
+
+__all__ = [
+    "AlarmInvocationInfo",
+    "DataCloneError",
+    "Date",
+    "DeadlockError",
+    "DurableObject",
+    "DurableObjectId",
+    "DurableObjectState",
+    "DurableObjectStorage",
+    "Error",
+    "Event",
+    "Exponential",
+    "Fault",
+    "FaultPlan",
+    "LimitError",
+    "Limits",
+    "Namespace",
+    "Promise",
+    "RangeError",
+    "Request",
+    "Response",
+    "Stub",
+    "Trace",
+    "Uniform",
+    "World",
+    "WorldError",
+    "all_settled",
+    "console",
+    "fetch",
+    "gather",
+    "race",
+    "scheduler",
+    "spin",
+]

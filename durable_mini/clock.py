@@ -1,0 +1,99 @@
+"""What a learner's code sees of time: ``Date.now()``, ``scheduler.wait(ms)``, ``spin(ms)``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from durable_mini.errors import ObjectReset, WorldError
+from durable_mini.limits import US_PER_MS
+from durable_mini.loop import Loop, Promise, running
+
+
+def current(what: str, outside: str) -> Loop:
+    """The loop whose code calls ``what``; every call of the API passes here or through its own check.
+
+    Raises ObjectReset in a dead instance, KeyboardInterrupt after an interrupt, and a
+    WorldError (with ``outside``, what to use there) where no world is running.
+    """
+    loop = running.loop
+    if loop is None:
+        raise WorldError(f"{what} works inside an object, while its world runs; outside use {outside}.")
+    owner = running.owner
+    if owner is not None and not owner.alive:
+        raise ObjectReset
+    if loop.interrupted:
+        raise KeyboardInterrupt
+    return loop
+
+
+def microseconds(ms: Any, what: str) -> int:
+    """A span of ``ms`` milliseconds (0 or more, fractions allowed) in whole microseconds."""
+    if isinstance(ms, bool) or not isinstance(ms, (int, float)):
+        raise TypeError(f"{what} takes a number of milliseconds, not {type(ms).__name__}.")
+    if not (ms >= 0 and math.isfinite(ms)):
+        raise ValueError(f"{what} takes a number of milliseconds, 0 or more, not {ms!r}.")
+    return round(ms * US_PER_MS)
+
+
+class Date:
+    """JavaScript's ``Date``, as far as objects need it."""
+
+    @staticmethod
+    def now() -> int:
+        """Virtual time, in milliseconds since the epoch.
+
+        It stands still while code runs, except for what ``spin`` uses up.
+        """
+        loop = current("Date.now()", "world.now")
+        return (loop.start_us + loop.now + loop.spent) // US_PER_MS
+
+
+class _Wait:
+    """Names a timer in messages, without the cost of a string for each."""
+
+    __slots__ = ("ms",)
+
+    def __init__(self, ms: float) -> None:
+        self.ms = ms
+
+    def __str__(self) -> str:
+        return f"scheduler.wait({self.ms:g})"
+
+
+class scheduler:  # noqa: N801 - Cloudflare's spelling
+    """Cloudflare's ``scheduler``: a timer as a promise."""
+
+    @staticmethod
+    def wait(ms: float) -> Promise[None]:
+        """A promise that settles after ``ms`` milliseconds of virtual time; other events run meanwhile."""
+        loop = current("scheduler.wait()", "await world.run_for(ms)")
+        span = microseconds(ms, "scheduler.wait()")
+        promise: Promise[None] = Promise(loop, _Wait(ms))
+        due = loop.now + loop.spent + span
+        if running.owner is not None:
+            running.owner.set_timer(due, promise)
+        else:
+            loop.at(due, _client_timer, promise)
+        return promise
+
+
+def _client_timer(promise: Promise[None]) -> None:
+    loop = promise._loop
+    if loop.trace is not None:
+        loop.trace.record((loop.now, "client", "timer.fired", {"ms": promise.source.ms}))  # type: ignore[attr-defined]
+    loop.client_turn(promise.fulfil, None)
+
+
+def spin(ms: float) -> None:
+    """Use ``ms`` milliseconds of CPU: the object's one thread is busy and nothing else gets in.
+
+    Only ``spin`` consumes virtual time; a real ``json.loads`` does not.
+    """
+    loop = current("spin()", "await world.run_for(ms)")
+    owner = running.owner
+    if owner is None:
+        raise WorldError("spin() uses the CPU of an object; call it inside one of an object's methods.")
+    loop.spent += microseconds(ms, "spin()")
+    if loop.trace is not None:
+        loop.trace.record((loop.now + loop.spent, owner.label, "cpu.spun", {"ms": ms}))

@@ -1,0 +1,139 @@
+"""Several promises at once: ``gather``, ``all_settled``, ``race``.
+
+The equals of asyncio's functions for code that runs in virtual time, and of JavaScript's
+``Promise.all``, ``allSettled`` and ``race``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable
+from typing import Any, NamedTuple
+
+from durable_mini.errors import WorldError
+from durable_mini.loop import FULFILLED, Loop, Promise, Task, running
+
+
+class Settled(NamedTuple):
+    """How one of several promises ended."""
+
+    status: str
+    """``fulfilled`` or ``rejected``, as in JavaScript."""
+
+    value: Any = None
+    reason: BaseException | None = None
+
+
+def gather(*awaitables: Awaitable[Any]) -> Promise[list[Any]]:
+    """A promise of all values, in the order given; rejected with the first error."""
+    loop, promises = _promises("gather", awaitables)
+    result: Promise[list[Any]] = Promise(loop, f"gather() of {len(promises)}")
+    missing = len(promises)
+    values: list[Any] = [None] * missing
+
+    def settle(index: int, promise: Promise[Any]) -> None:
+        nonlocal missing
+        if promise._state != FULFILLED:
+            result.reject(promise._value)
+            return
+        values[index] = promise._value
+        missing -= 1
+        if missing == 0:
+            result.fulfil(values)
+
+    for index, promise in enumerate(promises):
+        promise.when_settled(lambda settled, index=index: settle(index, settled))  # type: ignore[misc]
+    if not promises:
+        result.fulfil([])
+    return result
+
+
+def all_settled(*awaitables: Awaitable[Any]) -> Promise[list[Settled]]:
+    """A promise of how each ended; it is never rejected."""
+    loop, promises = _promises("all_settled", awaitables)
+    result: Promise[list[Settled]] = Promise(loop, f"all_settled() of {len(promises)}")
+    missing = len(promises)
+    ends: list[Any] = [None] * missing
+
+    def settle(index: int, promise: Promise[Any]) -> None:
+        nonlocal missing
+        fulfilled = promise._state == FULFILLED
+        ends[index] = Settled("fulfilled", promise._value) if fulfilled else Settled("rejected", None, promise._value)
+        missing -= 1
+        if missing == 0:
+            result.fulfil(ends)
+
+    for index, promise in enumerate(promises):
+        promise.when_settled(lambda settled, index=index: settle(index, settled))  # type: ignore[misc]
+    if not promises:
+        result.fulfil([])
+    return result
+
+
+def race(*awaitables: Awaitable[Any]) -> Promise[Any]:
+    """A promise that settles as the first of them does; the others go on."""
+    loop, promises = _promises("race", awaitables)
+    if not promises:
+        raise ValueError("race() takes at least one promise; with none it would never settle.")
+    result: Promise[Any] = Promise(loop, f"race() of {len(promises)}")
+
+    def settle(promise: Promise[Any]) -> None:
+        if promise._state == FULFILLED:
+            result.fulfil(promise._value)
+        else:
+            result.reject(promise._value)
+
+    for promise in promises:
+        promise.when_settled(settle)
+    return result
+
+
+def _promises(name: str, awaitables: tuple[Awaitable[Any], ...]) -> tuple[Loop, list[Promise[Any]]]:
+    """The promises among ``awaitables``, coroutines started as tasks of whoever calls."""
+    if len(awaitables) == 1 and isinstance(awaitables[0], (list, tuple)):
+        raise TypeError(f"{name}() takes the promises one by one; write {name}(*promises).")
+    loop = running.loop or next((one._loop for one in awaitables if isinstance(one, Promise)), None)
+    if loop is None:
+        for one in awaitables:
+            if inspect.iscoroutine(one):
+                one.close()
+        raise WorldError(
+            f"{name}() outside of an object takes what stubs return, such as {name}(stub.a(), stub.b()); start a "
+            "coroutine of your own with world.spawn(...)."
+        )
+    owner, task = running.owner, running.task
+    activity = task.activity if task is not None else name
+    promises: list[Promise[Any]] = []
+    for one in awaitables:
+        if isinstance(one, Promise):
+            if one._loop is not loop:
+                raise WorldError(f"{name}() was given promises of {one._loop.name} and of {loop.name}.")
+            promises.append(one)
+        elif inspect.iscoroutine(one):
+            if running.loop is None:
+                raise WorldError(
+                    f"{name}() outside of an object takes what stubs return; start {one.__name__}() with "
+                    "world.spawn(...)."
+                )
+            promise: Promise[Any] = Promise(loop, f"{one.__name__}()")
+            started = Task(loop, one, owner, promise, activity)
+            promise.source = _Started(one.__name__, started)
+            started.step()
+            running.task = task
+            promises.append(promise)
+        else:
+            raise TypeError(f"{name}() takes promises and coroutines, not a {type(one).__name__}.")
+    return loop, promises
+
+
+class _Started:
+    """Names a coroutine in messages, and leads to what it waits for."""
+
+    __slots__ = ("name", "task")
+
+    def __init__(self, name: str, task: Task) -> None:
+        self.name = name
+        self.task = task
+
+    def __str__(self) -> str:
+        return f"{self.name}()"

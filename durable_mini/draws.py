@@ -1,0 +1,114 @@
+"""Random draws that are the same on every machine: streams, and distributions over them.
+
+One stream belongs to one (purpose, object, generation) and is seeded by a stable hash of
+those and of the world's seed. Only ``Random.random()`` is drawn from, the one sequence
+that Python promises to keep between versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+def stable_hash(*parts: object) -> int:
+    """A 64-bit hash of ``parts`` (strings and integers) that no process or seed changes."""
+    text = "\x1f".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def unit_hash(*parts: object) -> float:
+    """:func:`stable_hash` as a number in [0, 1)."""
+    return (stable_hash(*parts) >> 11) / (1 << 53)
+
+
+def stream(seed: int, purpose: str, name: str = "", generation: int = 0) -> Callable[[], float]:
+    """A function that gives the next number in [0, 1) of the named stream."""
+    return random.Random(stable_hash(seed, purpose, name, generation)).random
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Every value between ``low`` and ``high`` alike."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:
+            raise ValueError(f"Uniform({self.low}, {self.high}): low must not be above high.")
+
+    def at(self, unit: float) -> float:
+        """The value for a draw ``unit`` in [0, 1)."""
+        return self.low + (self.high - self.low) * unit
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Waiting times without memory, ``mean`` on average."""
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        if not self.mean > 0:
+            raise ValueError(f"Exponential({self.mean}): the mean must be above 0.")
+
+    def at(self, unit: float) -> float:
+        """The value for a draw ``unit`` in [0, 1)."""
+        return -self.mean * math.log(1.0 - unit)
+
+
+Distribution = Uniform | Exponential
+Draw = float | Distribution | Callable[[str, int], float]
+"""A constant, a distribution, or a function of (object, n) for the n-th draw of an object, from 0."""
+
+
+class Drawer:
+    """The n-th value of a setting for each object: ``drawer(name)`` gives the next one."""
+
+    def __init__(self, setting: Draw, seed: int, purpose: str) -> None:
+        self._setting = setting
+        self._seed = seed
+        self._purpose = purpose
+        self._count: dict[str, int] = {}
+        self._streams: dict[str, Callable[[], float]] = {}
+        self._constant = float(setting) if isinstance(setting, (int, float)) else None
+
+    def __call__(self, name: str) -> float:
+        """The next value for the object ``name``."""
+        if self._constant is not None:
+            return self._constant
+        setting = self._setting
+        if isinstance(setting, (Uniform, Exponential)):
+            draw = self._streams.get(name)
+            if draw is None:
+                draw = self._streams[name] = stream(self._seed, self._purpose, name)
+            return setting.at(draw())
+        assert not isinstance(setting, (int, float))
+        n = self._count.get(name, 0)
+        self._count[name] = n + 1
+        return setting(name, n)
+
+
+def checked(setting: object, what: str, unit: str, low: float, high: float) -> Draw:
+    """``setting`` as a Draw, or a ValueError/TypeError that says what was expected.
+
+    A constant or a distribution must lie within ``low`` and ``high`` (in ``unit``); what a
+    function returns is its author's business.
+    """
+    if isinstance(setting, bool) or not (isinstance(setting, (int, float, Uniform, Exponential)) or callable(setting)):
+        raise TypeError(
+            f"World({what}={setting!r}): expected a number of {unit}, a distribution such as Uniform(0, 1), "
+            "or a function of (object, n)."
+        )
+    bounds: tuple[float, float] | None = None
+    if isinstance(setting, (int, float)):
+        bounds = (setting, setting)
+    elif isinstance(setting, Uniform):
+        bounds = (setting.low, setting.high)
+    if bounds is not None and not (low <= bounds[0] and bounds[1] <= high):
+        raise ValueError(f"World({what}={setting!r}): expected {low:g} to {high:g} {unit}.")
+    return setting

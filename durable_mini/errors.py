@@ -1,0 +1,163 @@
+"""Errors as a caller sees them, and every message of the platform, once.
+
+A message quoted from the platform is exact: it was recorded on the real runtime
+(``data/workerd``) or stands in its source. Where a learner needs more than the
+platform says, the rest is a note on the exception (PEP 678), so that the message
+itself stays what they would find in a search.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+FLAGS: Final = ("remote", "retryable", "overloaded", "durableObjectReset")
+"""What Cloudflare sets on an error that crosses a stub; all are bool."""
+
+# -- the platform's own messages ------------------------------------------------------------
+
+NETWORK_LOST: Final = "Network connection lost."
+CODE_UPDATED: Final = "Durable Object reset because its code was updated."
+NO_ALARM_HANDLER: Final = "Your Durable Object class must have an alarm() handler in order to call setAlarm()"
+ALARM_TIME_NOT_POSITIVE: Final = "setAlarm() cannot be called with an alarm time <= 0"
+ALARM_TIME_TOO_LATE: Final = "This API doesn't support dates after 2189."
+ALARM_TIME_NOT_A_DATE: Final = "The value cannot be converted because it is not a valid Date."
+ALARM_TIME_WRONG_TYPE: Final = (
+    "Failed to execute 'setAlarm' on 'DurableObjectStorage': parameter 1 is not of type 'date'."
+)
+LIST_LIMIT: Final = "List limit must be positive."
+LIST_TWO_STARTS: Final = "list() cannot be called with both start and startAfter values."
+SQL_TRANSACTION: Final = (
+    "To execute a transaction, please use the state.storage.transaction() or "
+    "state.storage.transactionSync() APIs instead of the SQL BEGIN TRANSACTION or SAVEPOINT statements. "
+    "The JavaScript API is safer because it will automatically roll back on exceptions, and because it "
+    "interacts correctly with Durable Objects' automatic atomic write coalescing."
+)
+SQL_BINDINGS: Final = "Wrong number of parameter bindings for SQL query."
+SQL_EMPTY: Final = "SQL code did not contain a statement."
+SQL_ONE_NONE: Final = "Expected exactly one result from SQL query, but got no results."
+SQL_ONE_MANY: Final = "Expected exactly one result from SQL query, but got multiple results."
+SQL_NOT_AUTHORIZED: Final = "not authorized: SQLITE_AUTH"
+SQL_CURSOR_GONE: Final = "SQLite query was canceled because the database was deleted."
+CONSTRAINTS_VIOLATED: Final = (
+    "Durable Object was reset and rolled back to its last known good state because the application left "
+    "the database in a state where constraints were violated: {}"
+)
+BLOCK_TIMEOUT: Final = (
+    "A call to blockConcurrencyWhile() in a Durable Object waited for too long. The call was canceled and "
+    "the Durable Object was reset."
+)
+BLOCK_NESTING: Final = "blockConcurrencyWhile() calls are nested too deeply."
+ALARM_TOO_LONG: Final = "Alarm exceeded its allowed execution time"
+ABORTED: Final = "Application called abort() to reset Durable Object."
+NO_RPC_METHOD: Final = 'The RPC receiver does not implement the method "{}".'
+NO_FETCH_HANDLER: Final = "Handler does not export a fetch() function."
+BAD_ID: Final = "Invalid Durable Object ID: must be 64 hex digits"
+FOREIGN_ID: Final = "Durable Object ID is not valid for this namespace."
+
+
+class Error(Exception):
+    """JavaScript's plain ``Error``, with the flags that Cloudflare sets on it.
+
+    ``name`` and ``message`` are strings; ``remote``, ``retryable``, ``overloaded`` and
+    ``durableObjectReset`` are bools (source: the "Error handling" page of the Durable
+    Objects docs, and recording s31).
+    """
+
+    name: str = "Error"
+    remote: bool = False
+    retryable: bool = False
+    overloaded: bool = False
+    durableObjectReset: bool = False
+
+    def __init__(self, message: str = "", **flags: bool) -> None:
+        super().__init__(message)
+        self.message = message
+        for flag, value in flags.items():
+            if flag not in FLAGS:
+                raise TypeError(f"Error() has no flag {flag!r}; it takes {', '.join(FLAGS)}.")
+            setattr(self, flag, value)
+
+
+class RangeError(Error, ValueError):
+    """JavaScript's ``RangeError``."""
+
+    name = "RangeError"
+
+
+class DataCloneError(Error, TypeError):
+    """A value that cannot be copied across a boundary or into storage."""
+
+    name = "DataCloneError"
+
+
+class WorldError(RuntimeError):
+    """The world was used in a way it cannot follow; the sentence says what to do instead."""
+
+
+class DeadlockError(WorldError):
+    """Something is awaited that nothing left in the world can settle."""
+
+
+class LimitError(WorldError):
+    """A limit of the simulation itself was reached (an endless loop, most often)."""
+
+
+class ObjectReset(BaseException):
+    """Raised by each call that a dead instance makes; the runtime swallows it.
+
+    A BaseException, so that a learner's ``except Exception`` cannot keep a dead instance
+    going: code after ``ctx.abort()`` never runs on the real runtime either.
+    """
+
+
+def noted(error: BaseException, note: str) -> BaseException:
+    """Attach ``note`` to ``error`` and return it."""
+    error.add_note(note)
+    return error
+
+
+def _type_that_crosses(kind: type[BaseException]) -> type[Exception]:
+    """The nearest type that both sides know: Python's own, or one of ours."""
+    for base in kind.__mro__:
+        if base is Exception or base is BaseException:
+            break
+        if issubclass(base, Exception) and base.__module__ in ("builtins", __name__):
+            return base
+    return Error
+
+
+def carried(error: BaseException, **flags: bool) -> Exception:
+    """A copy of ``error`` as it arrives on the other side of a stub.
+
+    The type is kept when it is Python's own or one of ours; any other class arrives as its
+    nearest such base, a plain Exception as :class:`Error`, with ``name`` and ``message`` as
+    they were. Own attributes are kept when they are plain values; the flags are those that
+    ``error`` had, overridden by ``flags``.
+    """
+    kind = _type_that_crosses(type(error))
+    message = error.message if isinstance(error, Error) else str(error)
+    copy: Any = kind.__new__(kind, *error.args)
+    for key, value in vars(error).items():
+        if isinstance(value, (str, int, float, bool, bytes, type(None))):
+            setattr(copy, key, value)
+    for note in getattr(error, "__notes__", ()):
+        copy.add_note(note)
+    copy.message = message
+    own_name = getattr(error, "name", None)
+    copy.name = own_name if isinstance(own_name, str) else _js_name(type(error))
+    for flag in FLAGS:
+        setattr(copy, flag, flags.get(flag, getattr(error, flag, False)))
+    result: Exception = copy
+    return result
+
+
+def _js_name(kind: type[BaseException]) -> str:
+    return "Error" if kind is Exception else kind.__name__
+
+
+def describe(error: BaseException) -> str:
+    """``name: message``, as JavaScript prints an error."""
+    own_name = getattr(error, "name", None)
+    name = own_name if isinstance(own_name, str) else _js_name(type(error))
+    message = getattr(error, "message", None)
+    return f"{name}: {message if isinstance(message, str) else error}"

@@ -1,0 +1,134 @@
+"""Fault plans: what breaks, where, and when. A plan is data; the world carries it out.
+
+A fault strikes at a named point, ``LeaseLedger/tenant-42/alarm#0/effect#0``, or at a moment
+of virtual time, ``at 500 ms``. Points are made by the runtime: ``alarm#0`` is the first run of
+the object's alarm, ``grant#2`` the third call of its method ``grant``, and ``effect#0`` the
+first call to the outside world that was made there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from durable_mini.errors import Error
+
+RAISE: Final = "raise"
+EVICT: Final = "evict"
+CRASH: Final = "crash"
+RESTART: Final = "restart"
+
+_POINT: Final = re.compile(r"(?P<object>.+)/(?P<activity>[^/]+#\d+)/effect#(?P<number>\d+): raise after")
+_MOMENT: Final = re.compile(r"at (?P<at>\d+(?:\.\d+)?) ms: (?P<what>evict|crash) (?P<object>.+)")
+_RESTART: Final = re.compile(r"at (?P<at>\d+(?:\.\d+)?) ms: restart(?:, away for (?P<away>\d+(?:\.\d+)?) ms)?")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault. ``object`` is a label such as ``LeaseLedger/tenant-42``, empty for the whole process."""
+
+    what: str
+    object: str = ""
+    activity: str = ""
+    effect: int = 0
+    at_ms: float = 0
+    """Virtual time since the world began, in ms; for faults at a moment."""
+
+    downtime_ms: float = 0
+
+    def __str__(self) -> str:
+        if self.what == RAISE:
+            return f"{self.object}/{self.activity}/effect#{self.effect}: raise after"
+        if self.what == RESTART:
+            away = f", away for {self.downtime_ms:g} ms" if self.downtime_ms else ""
+            return f"at {self.at_ms:g} ms: restart{away}"
+        return f"at {self.at_ms:g} ms: {self.what} {self.object}"
+
+    @classmethod
+    def parse(cls, line: str) -> Fault:
+        """The fault that ``str(fault)`` wrote."""
+        text = line.strip()
+        if found := _POINT.fullmatch(text):
+            return cls(RAISE, found["object"], found["activity"], int(found["number"]))
+        if found := _RESTART.fullmatch(text):
+            return cls(RESTART, at_ms=float(found["at"]), downtime_ms=float(found["away"] or 0))
+        if found := _MOMENT.fullmatch(text):
+            return cls(found["what"], found["object"], at_ms=float(found["at"]))
+        raise ValueError(
+            f"{text!r} is no fault; expected a line such as 'LeaseLedger/tenant-42/alarm#0/effect#0: raise after', "
+            "'at 500 ms: evict LeaseLedger/tenant-42' or 'at 500 ms: restart, away for 2000 ms'."
+        )
+
+
+class FaultPlan:
+    """Faults in order; plans do not change, each method gives a longer one. ``World(faults=plan)`` runs it."""
+
+    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+        self.faults = tuple(faults)
+
+    def raise_after_effect(self, object: str, activity: str = "alarm#0", effect: int = 0) -> FaultPlan:
+        """Raise in the code that made the effect, once it has taken effect and was answered."""
+        return FaultPlan((*self.faults, Fault(RAISE, object, activity, effect)))
+
+    def evict(self, object: str, at_ms: float) -> FaultPlan:
+        """Remove the object from memory at ``at_ms``, if it is idle then."""
+        return FaultPlan((*self.faults, Fault(EVICT, object, at_ms=at_ms)))
+
+    def crash(self, object: str, at_ms: float) -> FaultPlan:
+        """Kill the object's isolate at ``at_ms``."""
+        return FaultPlan((*self.faults, Fault(CRASH, object, at_ms=at_ms)))
+
+    def restart(self, at_ms: float, downtime_ms: float = 0) -> FaultPlan:
+        """Kill the process at ``at_ms`` and start it again after ``downtime_ms``."""
+        return FaultPlan((*self.faults, Fault(RESTART, at_ms=at_ms, downtime_ms=downtime_ms)))
+
+    @classmethod
+    def parse(cls, text: str) -> FaultPlan:
+        """The plan that ``str(plan)`` wrote: a fault a line."""
+        return cls(Fault.parse(line) for line in text.splitlines() if line.strip())
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.faults))
+
+    def __repr__(self) -> str:
+        return f"FaultPlan.parse({str(self)!r})" if self.faults else "FaultPlan()"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FaultPlan) and other.faults == self.faults
+
+    def __hash__(self) -> int:
+        return hash(self.faults)
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self.faults)
+
+    def __len__(self) -> int:
+        return len(self.faults)
+
+
+class Injector:
+    """A plan at work in one world: it knows which faults have struck."""
+
+    def __init__(self, plan: FaultPlan) -> None:
+        self.plan = plan
+        self._struck: set[int] = set()
+
+    def strike(self, index: int) -> None:
+        """Note that fault ``index`` of the plan has struck."""
+        self._struck.add(index)
+
+    @property
+    def never_struck(self) -> list[Fault]:
+        """The faults of the plan that have not struck so far."""
+        return [fault for index, fault in enumerate(self.plan) if index not in self._struck]
+
+    def after_effect(self, label: str, activity: str, number: int) -> Error | None:
+        """The error to raise after effect ``number`` of ``activity``, if the plan has one."""
+        for index, fault in enumerate(self.plan):
+            at_this_point = (fault.what, fault.object, fault.activity, fault.effect) == (RAISE, label, activity, number)
+            if at_this_point and index not in self._struck:
+                self.strike(index)
+                return Error(f"fault: raised after effect {number} of {activity}")
+        return None

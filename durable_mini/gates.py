@@ -1,0 +1,102 @@
+"""The gates of an object: which event may enter, and what may leave.
+
+*Input gate.* Events of one object enter one at a time. While a critical section
+(``blockConcurrencyWhile``) is open, only what was started inside it enters; the rest waits,
+first come, first served. Critical sections nest; the innermost decides.
+
+*Output gate.* What leaves an object in a turn (calls, fetches, replies) is held until the
+turn's writes are committed, and dropped if they never are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+Admitted = Callable[[Any], None]
+
+
+class Section:
+    """One critical section; ``parent`` is the section it was opened in, None for the object itself."""
+
+    __slots__ = ("depth", "parent")
+
+    def __init__(self, parent: Section | None) -> None:
+        self.parent = parent
+        self.depth: int = 1 if parent is None else parent.depth + 1
+
+
+class InputGate:
+    """Decides which event of an object runs next.
+
+    ``busy`` means that a turn runs, or that its CPU time has not passed yet.
+    """
+
+    __slots__ = ("_opening", "_waiting", "busy", "innermost")
+
+    def __init__(self) -> None:
+        self.innermost: Section | None = None
+        self.busy = False
+        self._opening: deque[tuple[Section, Admitted, Any]] = deque()
+        self._waiting: deque[tuple[Section | None, Admitted, Any]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be let in."""
+        return len(self._waiting) + len(self._opening)
+
+    def admits(self, section: Section | None) -> bool:
+        """Whether an event of ``section`` may enter now."""
+        return not self.busy and self.innermost is section and not self._waiting and not self._opening
+
+    def wait(self, section: Section | None, function: Admitted, argument: Any) -> None:
+        """Queue an event until the gate admits it."""
+        self._waiting.append((section, function, argument))
+
+    def open_section(self, section: Section, function: Admitted, argument: Any) -> None:
+        """Queue the beginning of a critical section; it goes before every waiting event."""
+        self._opening.append((section, function, argument))
+
+    def close_section(self, section: Section) -> None:
+        """A critical section has ended."""
+        assert self.innermost is section, "critical sections end innermost first"
+        self.innermost = section.parent
+
+    def next(self) -> tuple[Section | None, Admitted, Any] | None:
+        """The event that may enter now, taken from the queue; None if there is none."""
+        if self.busy:
+            return None
+        for index, (section, function, argument) in enumerate(self._opening):
+            if section.parent is self.innermost:
+                del self._opening[index]
+                self.innermost = section
+                return section, function, argument
+        for index, (origin, function, argument) in enumerate(self._waiting):
+            if origin is self.innermost:
+                del self._waiting[index]
+                return origin, function, argument
+        return None
+
+
+class OutputGate:
+    """What a turn wants to send, in order, until its writes are committed."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Admitted, Any]] = []
+
+    def hold(self, function: Admitted, argument: Any) -> None:
+        """Keep ``function(argument)``, an event that leaves the object, until the gate opens."""
+        self._held.append((function, argument))
+
+    def take(self) -> list[tuple[Admitted, Any]]:
+        """Everything that is held; the gate is empty afterwards."""
+        held, self._held = self._held, []
+        return held
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is held."""
+        return not self._held

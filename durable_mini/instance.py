@@ -1,0 +1,708 @@
+"""One instance of an object in memory: its turns, its gates, its end.
+
+Everything that happens to an object enters through :meth:`Instance.enter`, which is the
+input gate; everything that leaves is held in the output gate until the turn's writes are
+committed. An instance ends by eviction, by a crash, or by a reset; a dead instance answers
+each call of its code with :class:`~durable_mini.errors.ObjectReset`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+from durable_mini import errors, values
+from durable_mini.alarms import CANCELLED, SUCCEEDED, Outcome, Scheduler
+from durable_mini.gates import InputGate, OutputGate, Section
+from durable_mini.http import Request, Response
+from durable_mini.limits import US_PER_MS, Limits
+from durable_mini.loop import FULFILLED, Loop, Promise, Task, Timer, calls_learner_code, running
+
+if TYPE_CHECKING:
+    from durable_mini.faults import Injector
+    from durable_mini.objects import Record
+    from durable_mini.trace import Scalar
+
+CLIENT = "client"
+"""The label of whoever calls from outside of all objects."""
+
+
+@dataclass
+class Realm:
+    """What every object of a world shares."""
+
+    loop: Loop
+    limits: Limits
+    seed: int
+    scheduler: Scheduler
+    eviction_us: int
+    keep_alarm: bool
+    faults: Injector | None = None
+    down: bool = False
+    """The process is away (a restart with downtime): calls are refused."""
+
+
+class Call:
+    """One call through a stub, from sending to reply."""
+
+    __slots__ = (
+        "arguments", "caller", "kind", "label", "method", "number", "on_error", "options", "promise", "section", "task",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        label: str,
+        method: str,
+        *,
+        kind: str,
+        arguments: tuple[Any, ...],
+        options: dict[str, Any],
+        caller: Instance | None,
+        number: int,
+    ) -> None:
+        self.label = label
+        self.method = method
+        self.kind = kind
+        """``rpc`` or ``fetch``."""
+        self.arguments = arguments
+        self.options = options
+        self.caller = caller
+        self.number = number
+        self.section = caller.section if caller is not None else None
+        self.promise: Promise[Any]
+        self.task: Task | None = None
+        self.on_error: Callable[[Exception], None] | None = None
+        """Told when the object itself failed: the stub breaks."""
+
+    def __str__(self) -> str:
+        return f"{self.label}.{self.method}()"
+
+
+class AlarmInvocationInfo:
+    """What ``alarm(alarm_info)`` is told about its run."""
+
+    __slots__ = ("isRetry", "retryCount", "scheduledTime")
+
+    def __init__(self, retry_count: int, scheduled_time: int) -> None:
+        self.retryCount = retry_count
+        """Counted failures of this alarm so far."""
+        self.isRetry = retry_count > 0
+        """Whether an earlier run of this alarm has failed in this process; no guard against a repeat."""
+        self.scheduledTime = scheduled_time
+        """When the alarm was due, in ms since the epoch."""
+
+    def __repr__(self) -> str:
+        return (
+            f"AlarmInvocationInfo(retryCount={self.retryCount}, isRetry={self.isRetry}, "
+            f"scheduledTime={self.scheduledTime})"
+        )
+
+
+class AlarmRun:
+    """One run of ``alarm()``; what its task reports to."""
+
+    __slots__ = ("instance", "number", "retries", "scheduled", "started", "wall")
+
+    def __init__(self, instance: Instance, scheduled: int, retries: int, number: int) -> None:
+        self.instance = instance
+        self.scheduled = scheduled
+        self.retries = retries
+        self.number = number
+        self.started = False
+        self.wall: Timer | None = None
+
+    def fulfil(self, _value: Any) -> None:
+        """The handler returned: the deferred deletion is written in this very turn."""
+        instance = self.instance
+        instance.record.slot.succeeded()
+        self._end(SUCCEEDED, "alarm.succeeded", {})
+
+    def reject(self, error: BaseException) -> None:
+        """The handler raised: nothing is rolled back, the alarm keeps its old time."""
+        self.instance.record.slot.failed()
+        told = errors.describe(error)
+        self._end(Outcome(retry=True, message=told), "alarm.failed", {"message": told})
+
+    def cancelled(self) -> None:
+        """The object's alarm had been moved or deleted before the run could start."""
+        self._end(CANCELLED, "alarm.cancelled", {"scheduledTime": self.scheduled})
+
+    def _end(self, outcome: Outcome, kind: str, detail: dict[str, Scalar]) -> None:
+        instance = self.instance
+        instance.alarm_run = None
+        if self.wall is not None:
+            instance.loop.cancel(self.wall)
+        instance.note(kind, {"run": self.number, **detail})
+        # after the commit, which tells the scheduler of a new time first
+        instance.output.hold(lambda _: instance.realm.scheduler.finished(instance.label, outcome), None)
+
+
+class SectionEnd:
+    """What the callback of a critical section reports to."""
+
+    __slots__ = ("instance", "promise", "section", "timer")
+
+    def __init__(self, instance: Instance, section: Section, promise: Promise[Any]) -> None:
+        self.instance = instance
+        self.section = section
+        self.promise = promise
+        self.timer: Timer | None = None
+
+    def fulfil(self, value: Any) -> None:
+        """The callback returned: the code that awaits the block goes on before any waiting event."""
+        self._stop_timer()
+        instance = self.instance
+        instance.gate.close_section(self.section)
+        instance.note("gate.opened", {"depth": self.section.depth})
+        instance.continue_first(self.section.parent, self.promise, value)
+
+    def reject(self, error: BaseException) -> None:
+        """The callback raised: the object is reset, and everybody is told this error."""
+        self._stop_timer()
+        self.instance.die(error, "object.reset", durableObjectReset=True)
+
+    def _stop_timer(self) -> None:
+        if self.timer is not None:
+            self.instance.loop.cancel(self.timer)
+
+
+class Instance:
+    """An object in memory, from its construction to its end."""
+
+    def __init__(self, record: Record, realm: Realm, number: int) -> None:
+        self.record = record
+        self.realm = realm
+        self.loop = realm.loop
+        self.label = record.label
+        self.number = number
+        """Counts the instances of this object, from 1."""
+        self.alive = True
+        self.tasks: dict[Task, None] = {}
+        self.gate = InputGate()
+        self.output = OutputGate()
+        self.section: Section | None = None
+        """The critical section of the running turn."""
+        self.alarm_run: AlarmRun | None = None
+        self.death: Exception | None = None
+        self.object: Any = None
+        self.has_alarm_handler = record.has_alarm_handler
+        self._calls: dict[Call, None] = {}
+        self._pending = 0
+        self._effects: dict[str, int] = {}
+        self._idle_since = 0
+        self._eviction_due = False
+        self._first: list[tuple[Section | None, Promise[Any], Any]] = []
+
+    # -- what storage and ctx ask of their host ---------------------------------------------------
+
+    def check(self) -> None:
+        """Raise unless code of this instance is running."""
+        if running.owner is not self or not self.alive or self.loop.interrupted:
+            if not self.alive:
+                raise errors.ObjectReset
+            if self.loop.interrupted and running.loop is self.loop:
+                raise KeyboardInterrupt
+            raise errors.WorldError(
+                f"ctx of {self.label} was used outside of its own methods; call a method of the object instead."
+            )
+
+    def settled(self, value: Any) -> Promise[Any]:
+        """A promise that has ``value``."""
+        promise: Promise[Any] = Promise(self.loop)
+        promise.fulfil(value)
+        return promise
+
+    def next_turn(self, source: str) -> Promise[Any]:
+        """A promise that settles in a turn of its own, once this one is committed."""
+        promise: Promise[Any] = Promise(self.loop, source)
+        self._pending += 1
+        section = self.section
+        self.output.hold(lambda _: self._arrived(section, promise.fulfil, None), None)
+        return promise
+
+    def note(self, kind: str, detail: dict[str, Scalar]) -> None:
+        """Add an event of this object to the trace."""
+        trace = self.loop.trace
+        if trace is not None:
+            trace.record((self.loop.now + self.loop.spent, self.label, kind, detail))
+
+    def set_timer(self, due: int, promise: Promise[None]) -> None:
+        """Settle ``promise`` at ``due`` (µs), in a turn of its own."""
+        self._pending += 1
+        self.loop.at(due, self._timer_rang, (self.section, promise))
+
+    def _timer_rang(self, timer: tuple[Section | None, Promise[None]]) -> None:
+        section, promise = timer
+        self._pending -= 1
+        if self.alive:
+            self.enter(section, self._timer_fired, promise)
+
+    def _timer_fired(self, promise: Promise[None]) -> None:
+        if self.loop.trace is not None:
+            self.note("timer.fired", {"ms": promise.source.ms})  # type: ignore[attr-defined]
+        promise.fulfil(None)
+
+    # -- turns --------------------------------------------------------------------------------------
+
+    def enter(self, section: Section | None, function: Callable[[Any], None], argument: Any) -> None:
+        """An event arrives: it runs at once, or waits at the input gate."""
+        if not self.alive:
+            return
+        gate = self.gate
+        if gate.admits(section):
+            self._turn(section, function, argument)
+            self._drain()
+        else:
+            gate.wait(section, function, argument)
+
+    def _arrived(self, section: Section | None, function: Callable[[Any], None], argument: Any) -> None:
+        self._pending -= 1
+        self.enter(section, function, argument)
+
+    def continue_first(self, section: Section | None, promise: Promise[Any], value: Any) -> None:
+        """Settle ``promise`` in the turn after this one, before any waiting event."""
+        self._first.append((section, promise, value))
+
+    def _drain(self) -> None:
+        """Let in what may enter now, one turn after the other."""
+        while self.alive and not self.gate.busy:
+            if self._first:
+                section, promise, value = self._first.pop(0)
+                self._turn(section, promise.fulfil, value)
+                continue
+            admitted = self.gate.next() if self.gate.waiting else None
+            if admitted is None:
+                return
+            self._turn(*admitted)
+
+    def _turn(self, section: Section | None, function: Callable[[Any], None], argument: Any) -> None:
+        loop = self.loop
+        self.gate.busy = True
+        self.section = section
+        running.owner = self
+        loop.spent = 0
+        try:
+            function(argument)
+            if loop.microtasks:
+                loop.run_microtasks()
+        except errors.LimitError as error:
+            self.die(error, "object.reset", durableObjectReset=True)
+        except BaseException as error:
+            loop.microtasks.clear()
+            self.die(errors.Error(f"{type(error).__name__}: {self.label} was stopped."), "object.reset")
+            raise
+        finally:
+            running.owner = running.task = None
+            spent, loop.spent = loop.spent, 0
+            if spent and self.alive:
+                loop.at(loop.now + spent, self._spent)
+            else:
+                self._end_turn()
+
+    def _spent(self, _: None) -> None:
+        """The CPU time of a turn has passed: now it takes effect."""
+        self._end_turn()
+        self._drain()
+
+    def _end_turn(self) -> None:
+        self.gate.busy = False
+        if not self.alive:
+            self._close_tasks()
+            return
+        failure = self._commit()
+        if failure is not None:
+            self.die(failure, "object.reset")
+            self._close_tasks()
+            return
+        if not self.output.empty:
+            soon = self.loop.soon
+            for function, argument in self.output.take():
+                soon(function, argument)
+        if not self._calls and not self._pending and self.alarm_run is None:
+            self._idle_since = self.loop.now
+            if not self._eviction_due:
+                self._eviction_due = True
+                self.loop.at(self.loop.now + self.realm.eviction_us, self._eviction, background=True)
+
+    def _commit(self) -> errors.Error | None:
+        """Commit the turn's writes; the error if they cannot be kept."""
+        database = self.record.database
+        if database.in_transaction and database.broken is None:
+            try:
+                self.record.slot.commit()
+            except errors.Error as error:
+                return error
+        return database.broken
+
+    # -- calls --------------------------------------------------------------------------------------
+
+    def take(self, call: Call) -> None:
+        """A call has arrived."""
+        if len(self._calls) >= self.realm.limits.calls_in_flight:
+            self.fail_call(
+                call,
+                errors.LimitError(
+                    f"{self.label} has {len(self._calls):,} calls in flight, the limit of this simulation."
+                ),
+            )
+            return
+        self._calls[call] = None
+        if self.loop.trace is not None and not self.gate.admits(None):
+            self.note("request.queued", {"call": call.number, "method": call.method})
+        self.enter(None, self._run_call, call)
+
+    @calls_learner_code
+    def _run_call(self, call: Call) -> None:
+        if self.loop.trace is not None:
+            self.note("request.started", {"call": call.number, "method": call.method})
+        try:
+            result = self._method(call)(*call.arguments, **call.options)
+        except errors.ObjectReset:
+            return
+        except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
+            self._reply(call, error, failed=True)
+            return
+        if isinstance(result, CoroutineType):
+            call.task = Task(self.loop, result, self, _CallEnd(self, call), self.record.activity(call.method))
+            call.task.step()
+        elif isinstance(result, Promise):
+            end = _CallEnd(self, call)
+            result.when_settled(end.settled)
+        else:
+            self._reply(call, result, failed=False)
+
+    def _method(self, call: Call) -> Callable[..., Any]:
+        name = call.method
+        if call.kind == "fetch":
+            method = getattr(self.object, "fetch", None)
+            if not callable(method):
+                raise errors.Error(errors.NO_FETCH_HANDLER)
+            return method  # type: ignore[no-any-return]
+        method = getattr(self.object, name, None)
+        if not callable(method) or not hasattr(type(self.object), name) or name == "alarm" or name.startswith("_"):
+            error = TypeError(errors.NO_RPC_METHOD.format(name))
+            error.add_note(
+                "A stub reaches the public methods of the class, not alarm() and not names that begin with _. "
+                f"{self.record.class_name} has {', '.join(self.record.methods) or 'none'}."
+            )
+            raise error
+        return method  # type: ignore[no-any-return]
+
+    def _reply(self, call: Call, result: Any, *, failed: bool) -> None:
+        """The call has ended; its reply leaves once the turn is committed."""
+        if not failed:
+            try:
+                result = self._copied(call, result)
+            except errors.DataCloneError as error:
+                result, failed = error, True
+        if failed:
+            result = errors.carried(result, remote=True)
+            result.add_note(f"raised in {call}, at {self.loop.now / US_PER_MS:g} ms")
+        self._calls.pop(call, None)
+        self.output.hold(self._send_reply, (call, result, failed))
+
+    def _copied(self, call: Call, result: Any) -> Any:
+        if call.kind == "fetch":
+            if not isinstance(result, Response):
+                raise errors.DataCloneError(
+                    f"{call} returned a {type(result).__name__}; fetch() returns a Response: Response.json(...)."
+                )
+            return result.copied()
+        return values.clone(result, f"the result of {call}")
+
+    def _send_reply(self, reply: tuple[Call, Any, bool]) -> None:
+        call, result, failed = reply
+        trace = self.loop.trace
+        if trace is not None:
+            detail: dict[str, Scalar] = {"call": call.number, "method": call.method}
+            if failed:
+                detail["message"] = errors.describe(result)
+            trace.record((self.loop.now, self.label, "request.failed" if failed else "request.replied", detail))
+        deliver_reply(call, result, failed)
+
+    def fail_call(self, call: Call, error: BaseException, **flags: bool) -> None:
+        """Answer ``call`` with ``error`` without its method having ended."""
+        self._calls.pop(call, None)
+        refuse(self.loop, call, error, **flags)
+
+    def call_leaves(self, deliver: Callable[[Any], None], call: Call) -> None:
+        """A call of this object's own: it leaves once the turn's writes are committed."""
+        self._pending += 1
+        self.output.hold(deliver, call)
+
+    # -- alarms -------------------------------------------------------------------------------------
+
+    def take_alarm(self, scheduled: int, retries: int, number: int) -> None:
+        """The scheduler has dispatched the object's alarm."""
+        run = self.alarm_run = AlarmRun(self, scheduled, retries, number)
+        self.enter(None, self._run_alarm, run)
+
+    @calls_learner_code
+    def _run_alarm(self, run: AlarmRun) -> None:
+        slot = self.record.slot
+        run.started = True
+        if not slot.arm(run.scheduled):
+            if slot.committed is not None:
+                self.realm.scheduler.set(self.label, slot.committed)
+            run.cancelled()
+            return
+        late_us = self.loop.start_us + self.loop.now - run.scheduled * US_PER_MS
+        self.note(
+            "alarm.dispatched",
+            {
+                "run": run.number,
+                "retryCount": run.retries,
+                "isRetry": run.retries > 0,
+                "scheduledTime": run.scheduled,
+                "late_ms": late_us / US_PER_MS,
+            },
+        )
+        wall = self.loop.now + self.realm.limits.alarm_wall_ms * US_PER_MS
+        run.wall = self.loop.timer(wall, self._alarm_took_too_long, run)
+        handler = self.object.alarm
+        try:
+            if self.record.alarm_takes_info:
+                result = handler(AlarmInvocationInfo(run.retries, run.scheduled))
+            else:
+                result = handler()
+        except errors.ObjectReset:
+            return
+        except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
+            run.reject(error)
+            return
+        if inspect.iscoroutine(result):
+            Task(self.loop, result, self, run, f"alarm#{run.number}").step()
+        else:
+            run.fulfil(None)
+
+    def _alarm_took_too_long(self, run: AlarmRun) -> None:
+        if self.alarm_run is run:
+            self.die(errors.Error(errors.ALARM_TOO_LONG, overloaded=True), "object.reset", durableObjectReset=True)
+
+    # -- critical sections -----------------------------------------------------------------------------
+
+    def block(self, callback: Callable[[], Any]) -> Promise[Any]:
+        """``ctx.blockConcurrencyWhile``: run ``callback`` in a later turn, and let nothing else in until it ends."""
+        section = Section(self.section)
+        if section.depth > self.realm.limits.block_nesting:
+            raise errors.Error(errors.BLOCK_NESTING)
+        promise: Promise[Any] = Promise(self.loop, f"blockConcurrencyWhile() of {self.label}")
+        self.gate.open_section(section, self._begin_section, (section, callback, promise))
+        return promise
+
+    @calls_learner_code
+    def _begin_section(self, opening: tuple[Section, Callable[[], Any], Promise[Any]]) -> None:
+        section, callback, promise = opening
+        self.note("gate.closed", {"depth": section.depth})
+        end = SectionEnd(self, section, promise)
+        try:
+            result = callback()
+        except errors.ObjectReset:
+            return
+        except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
+            end.reject(error)
+            return
+        if inspect.iscoroutine(result):
+            limit = self.loop.now + self.realm.limits.block_ms * US_PER_MS
+            end.timer = self.loop.timer(limit, self._block_took_too_long, section)
+            Task(self.loop, result, self, end, "blockConcurrencyWhile").step()
+        else:
+            end.fulfil(result)
+
+    def _block_took_too_long(self, _section: Section) -> None:
+        self.die(errors.Error(errors.BLOCK_TIMEOUT, overloaded=True), "object.reset", durableObjectReset=True)
+
+    # -- the outside world -------------------------------------------------------------------------------
+
+    def fetch(self, request: Request) -> Promise[Response]:
+        """Call the outside world; the call leaves once the turn's writes are committed."""
+        promise: Promise[Response] = Promise(self.loop, f"fetch({request.url})")
+        task = running.task
+        activity = task.activity if task is not None else "constructor"
+        number = self._effects.get(activity, 0)
+        self._effects[activity] = number + 1
+        self._pending += 1
+        detail: dict[str, Scalar] = {
+            "by": activity, "effect": number, "method": request.method, "url": request.url,
+            "body": request.body if isinstance(request.body, str) else None,
+        }  # fmt: skip
+        self.output.hold(self._effect_leaves, (self.section, promise, detail, activity, number))
+        return promise
+
+    def _effect_leaves(self, effect: tuple[Section | None, Promise[Response], dict[str, Scalar], str, int]) -> None:
+        loop = self.loop
+        self.note("effect.called", effect[2])
+        half = round(self.realm.limits.fetch_ms * US_PER_MS / 2)
+        loop.at(loop.now + half, self._effect_applies, effect)
+        loop.at(loop.now + 2 * half, self._effect_answers, effect)
+
+    def _effect_applies(self, effect: tuple[Any, Any, dict[str, Scalar], str, int]) -> None:
+        self.note("effect.applied", effect[2])  # it does, whatever has become of the object since
+
+    def _effect_answers(self, effect: tuple[Section | None, Promise[Response], dict[str, Scalar], str, int]) -> None:
+        section, promise, detail, activity, number = effect
+        if not self.alive:
+            self.note("effect.lost", detail)
+            return
+        self.note("effect.answered", {**detail, "status": 200})
+        faults = self.realm.faults
+        error = faults.after_effect(self.label, activity, number) if faults is not None else None
+        if error is not None:
+            self.note("fault.injected", {"what": "raise", "after": f"{activity}/effect#{number}"})
+            self._arrived(section, promise.reject, error)
+        else:
+            self._arrived(section, promise.fulfil, Response.json({}))
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of this instance is under way."""
+        return not (
+            self._calls or self._pending or self.alarm_run or self.gate.busy or self.gate.waiting or self._first
+        )
+
+    @property
+    def under_way(self) -> str:
+        """What keeps the instance from being idle, in words."""
+        parts = []
+        if self._calls:
+            parts.append(f"{len(self._calls)} call{'s' if len(self._calls) > 1 else ''}")
+        if self.alarm_run is not None:
+            parts.append("a run of alarm()")
+        if self._pending:
+            parts.append(f"{self._pending} timer{'s' if self._pending > 1 else ''} or calls of its own")
+        return " and ".join(parts) or "a turn"
+
+    def _eviction(self, _: None) -> None:
+        self._eviction_due = False
+        if not self.alive or not self.idle:
+            return
+        due = self._idle_since + self.realm.eviction_us
+        if due > self.loop.now:
+            self._eviction_due = True
+            self.loop.at(due, self._eviction, background=True)
+        else:
+            self.evict()
+
+    def evict(self) -> None:
+        """Leave memory; the instance must be idle."""
+        assert self.idle, f"{self.label} is not idle"
+        self.alive = False
+        self.record.instance = None
+        self.note("object.evicted", {"instance": self.number})
+        self._close_tasks()
+
+    def die(
+        self,
+        error: BaseException,
+        kind: str,
+        *,
+        counts: bool | None = None,
+        retry_alarm: bool = True,
+        process_gone: bool = False,
+        **flags: bool,
+    ) -> None:
+        """End now: unconfirmed writes are lost, and everybody who waits is told ``error``.
+
+        ``counts`` says whether a running alarm's failure counts against the limit; by default
+        it does when its handler had started. With ``process_gone`` the scheduler is gone too.
+        """
+        if not self.alive:
+            return
+        self.alive = False
+        record = self.record
+        record.instance = None
+        death = self.death = errors.carried(error, **flags)
+        self.output.take()
+        record.slot.rollback()
+        record.database.broken = None
+        self.note(kind, {"instance": self.number, "message": errors.describe(death)})
+        for call in list(self._calls):
+            self.fail_call(call, death, remote=call.kind == "fetch" and not flags.get("retryable", False))
+        run = self.alarm_run
+        if run is not None:
+            self.alarm_run = None
+            if run.wall is not None:
+                self.loop.cancel(run.wall)
+            told = errors.describe(death)
+            counted = run.started if counts is None else counts
+            self.note("alarm.failed", {"run": run.number, "message": told})
+            outcome = Outcome(retry=retry_alarm, counts=counted, message=told)
+            if not process_gone:
+                self.loop.soon(lambda _: self.realm.scheduler.finished(self.label, outcome))
+        self.loop.drop(self._is_timer_of_mine)
+        if running.owner is not self:
+            self._close_tasks()
+
+    def _is_timer_of_mine(self, function: Callable[[Any], None]) -> bool:
+        return getattr(function, "__self__", None) is self and getattr(function, "__func__", None) in _TIMERS
+
+    def abandon(self) -> None:
+        """The world is being closed: run the ``finally`` blocks of what is under way."""
+        self.alive = False
+        self.record.instance = None
+        self._close_tasks()
+
+    def _close_tasks(self) -> None:
+        before = running.owner
+        running.owner = self
+        try:
+            for task in list(self.tasks):
+                task.close()
+        finally:
+            running.owner = before
+        self.tasks.clear()
+
+
+_TIMERS = frozenset({Instance._timer_rang, Instance._block_took_too_long, Instance._alarm_took_too_long})
+"""Events that concern nobody once their instance is dead."""
+
+
+class _CallEnd:
+    """What the task of a call reports to."""
+
+    __slots__ = ("_call", "_instance")
+
+    def __init__(self, instance: Instance, call: Call) -> None:
+        self._instance = instance
+        self._call = call
+
+    def settled(self, promise: Promise[Any]) -> None:
+        if promise._state == FULFILLED:
+            self.fulfil(promise._value)
+        else:
+            self.reject(promise._value)
+
+    def fulfil(self, value: Any) -> None:
+        self._instance._reply(self._call, value, failed=False)
+
+    def reject(self, error: BaseException) -> None:
+        self._instance._reply(self._call, error, failed=True)
+
+
+def deliver_reply(call: Call, result: Any, failed: bool) -> None:
+    """Settle the caller's promise, in a turn of the caller's."""
+    promise = call.promise
+    if failed and call.on_error is not None and (result.durableObjectReset or result.retryable):
+        call.on_error(result)
+    settle = promise.reject if failed else promise.fulfil
+    caller = call.caller
+    if caller is None:
+        promise._loop.client_turn(settle, result)
+    else:
+        caller._arrived(call.section, settle, result)
+
+
+def refuse(loop: Loop, call: Call, error: BaseException, **flags: bool) -> None:
+    """Answer a call with ``error`` without its object."""
+    carried = errors.carried(error, **flags)
+    if loop.trace is not None:
+        loop.trace.record(
+            (loop.now, call.label, "request.failed",
+             {"call": call.number, "method": call.method, "message": errors.describe(carried)})
+        )  # fmt: skip
+    loop.soon(lambda _: deliver_reply(call, carried, True))

@@ -1,0 +1,99 @@
+"""Every constant of the runtime, once, with its unit, its source and how well it is known.
+
+``kind`` of a limit is one of
+
+- ``recorded``: a recording of the real runtime in ``data/workerd`` shows it;
+- ``documented``: Cloudflare's pages or the runtime's source state it;
+- ``assumed``: ours. It is a setting, and nobody should take it for the platform's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal
+
+Kind = Literal["recorded", "documented", "assumed"]
+
+US_PER_MS: Final = 1_000
+"""The clock counts integer microseconds; the platform's API speaks in milliseconds."""
+
+WORLD_START_MS: Final = 1_767_225_600_000
+"""2026-01-01T00:00:00Z: every world begins here, so that a trace does not depend on today."""
+
+ALARM_TIME_MAX_MS: Final = 6_942_585_600_000
+"""2190-01-01T00:00:00Z, the first date that setAlarm() refuses.
+
+Documented by the platform's message (recording s11). The source (jsg/value.h) compares with the
+end of a 63-bit count of nanoseconds, the year 2262; we hold to what the message says."""
+
+DELETE_ALL_DELETES_ALARM: Final = "2026-02-24"
+"""From this compatibility date on deleteAll() deletes the alarm too (documented; recordings s23a, s23b)."""
+
+COMPAT_DATE: Final = "2026-11-01"
+"""The compatibility date of the recordings, and so our default."""
+
+
+def _limit(value: float, unit: str, kind: Kind, source: str) -> Any:
+    return field(default=value, metadata={"unit": unit, "kind": kind, "source": source})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The runtime's numbers. ``World(limits=Limits(keys_per_call=10))`` changes one."""
+
+    # alarms
+    alarm_retry_start_ms: int = _limit(2_000, "ms", "recorded", "s28; ALARM_RETRY_START_SECONDS = 2")
+    alarm_retry_max_tries: int = _limit(6, "retries", "recorded", "s05; ALARM_RETRY_MAX_TRIES = 6")
+    alarm_backoff_max: int = _limit(9, "doublings", "documented", "RETRY_BACKOFF_MAX = 9")
+    alarm_jitter: float = _limit(0.25, "of the delay", "recorded", "s28; RETRY_JITTER_FACTOR = 0.25")
+    alarm_lateness_ms: float = _limit(1, "ms", "recorded", "s01: 0 to 3 ms late on an idle machine")
+    alarm_wall_ms: int = _limit(900_000, "ms", "documented", "15 minutes wall time an alarm")
+    # life of an object
+    eviction_ms: int = _limit(10_000, "ms", "recorded", "s22; the docs say 70 to 140 s in production")
+    block_ms: int = _limit(30_000, "ms", "recorded", "s15b: blockConcurrencyWhile for 30 s resets the object")
+    block_nesting: int = _limit(64, "levels", "documented", "io-context.h")
+    # storage
+    keys_per_call: int = _limit(128, "keys", "documented", "platform limits; local workerd takes more (s19)")
+    key_and_value_bytes: int = _limit(2_000_000, "bytes", "documented", "platform limits; local workerd takes more")
+    sql_bytes: int = _limit(100_000, "bytes", "documented", "length of one SQL text")
+    sql_parameters: int = _limit(100, "parameters", "recorded", "s19: too many SQL variables")
+    sql_columns: int = _limit(100, "columns", "recorded", "s19: too many columns")
+    sql_like_bytes: int = _limit(50, "bytes", "recorded", "s19: LIKE or GLOB pattern too complex")
+    sql_value_bytes: int = _limit(4_194_304, "bytes", "documented", "SQLITE_LIMIT_LENGTH in the source")
+    sql_compound_select: int = _limit(5, "terms", "documented", "source: sqlite.c++")
+    sql_expression_depth: int = _limit(100, "levels", "documented", "source: sqlite.c++")
+    sql_trigger_depth: int = _limit(10, "levels", "documented", "source: sqlite.c++")
+    sql_function_arguments: int = _limit(127, "arguments", "documented", "source; the docs say 32")
+    sql_program_ops: int = _limit(25_000, "operations", "documented", "source: sqlite.c++")
+    # the outside world
+    fetch_ms: float = _limit(20, "ms", "assumed", "how long a host without a service takes to answer")
+    # of the simulation itself: endless loops end with a sentence
+    microtasks_per_turn: int = _limit(100_000, "microtasks", "assumed", "an endless chain of awaits")
+    events_per_instant: int = _limit(100_000, "events", "assumed", "two objects calling each other for ever")
+    events_per_drive: int = _limit(20_000_000, "events", "assumed", "an await that never comes to its end")
+    calls_in_flight: int = _limit(100_000, "calls", "assumed", "calls to one object that are not answered yet")
+    alarm_runs_until_idle: int = _limit(1_000, "runs", "assumed", "an object that keeps re-arming its alarm")
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+                raise ValueError(
+                    f"Limits({limit.name}={value!r}): expected a number of {limit.metadata['unit']}, 0 or more."
+                )
+
+    @classmethod
+    def of(cls, given: Limits | dict[str, Any] | None) -> Limits:
+        """``given`` as Limits: None is the default, a dict changes the limits it names."""
+        if given is None:
+            return _DEFAULT
+        if isinstance(given, Limits):
+            return given
+        known = {limit.name for limit in fields(cls)}
+        for name in given:
+            if name not in known:
+                raise TypeError(f"World(limits=...) has no limit {name!r}; known are {', '.join(sorted(known))}.")
+        return cls(**given)
+
+
+_DEFAULT: Final = Limits()

@@ -1,0 +1,616 @@
+"""The loop: promises, tasks, microtasks, events and the virtual clock.
+
+The loop steps coroutines itself; asyncio has no part in it. There are two queues.
+*Microtasks* run first in, first out; every ``await``, even of a settled promise, takes one,
+as in JavaScript. *Events* are ordered by (time, order of scheduling). A **turn** is one
+event and the microtasks that follow from it, until none is left.
+
+Time stands still during a turn (except for ``spin``) and jumps to the next event between
+turns. It is counted in integer microseconds since the world began.
+"""
+
+from __future__ import annotations
+
+import heapq
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from durable_mini.errors import DeadlockError, Error, LimitError, ObjectReset, WorldError
+from durable_mini.limits import US_PER_MS, Limits
+
+if TYPE_CHECKING:
+    from durable_mini.trace import Trace
+
+T = TypeVar("T")
+
+PENDING: Final = 0
+FULFILLED: Final = 1
+REJECTED: Final = 2
+
+SLICE_EVENTS: Final = 256
+"""Events between two yields to the host's event loop: about 8 ms of work.
+
+A count and not a time, so that what other host tasks do in between falls at the same point
+of every run.
+"""
+
+_MAIN_THREAD: Final = threading.main_thread().ident
+_PACKAGE: Final = __name__.partition(".")[0]
+
+
+class Owner(Protocol):
+    """Whose turn it is: an object's instance."""
+
+    label: str
+    alive: bool
+    tasks: dict[Task, None]
+
+
+class _Running(threading.local):
+    """What this thread is stepping right now."""
+
+    loop: Loop | None = None
+    owner: Any = None  # the Owner of the turn; None in a client's turn and outside of turns
+    task: Task | None = None
+
+
+running: Final = _Running()
+
+_CALLS_LEARNER_CODE: set[CodeType] = set()
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def calls_learner_code(function: F) -> F:
+    """Mark a function of the runtime that calls into a learner's class.
+
+    An interrupt is raised at once when the code it hits was called by such a function, and
+    never inside the runtime itself.
+    """
+    _CALLS_LEARNER_CODE.add(function.__code__)
+    return function
+
+
+class Promise(Generic[T]):
+    """A value to come; await it in the world that made it or, outside, to drive that world.
+
+    Inside an object ``await`` parks the running code until the promise settles. Outside, in a
+    cell or a script, ``await`` runs the world in virtual time until it does.
+    """
+
+    __slots__ = ("_loop", "_state", "_value", "_waiters", "_watched", "source")
+
+    def __init__(self, loop: Loop, source: object = None) -> None:
+        self._loop = loop
+        self._state = PENDING
+        self._value: Any = None
+        self._waiters: list[Callable[[Promise[Any]], None]] | None = None
+        self._watched = False
+        self.source = source
+        """What settles it: a call, a timer's text, a task. Only for messages."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the promise has a value or an error."""
+        return self._state != PENDING
+
+    def result(self) -> T:
+        """The value, or raise the error; a WorldError while the promise is pending."""
+        self._watched = True
+        if self._state == FULFILLED:
+            value: T = self._value
+            return value
+        if self._state == REJECTED:
+            raise self._value
+        raise WorldError(f"{self} is still pending; await it, or run the world further.")
+
+    def fulfil(self, value: T) -> None:
+        """Settle with ``value``; later calls change nothing."""
+        if self._state == PENDING:
+            self._state = FULFILLED
+            self._value = value
+            if self._waiters is not None:
+                self._wake()
+
+    def reject(self, error: BaseException) -> None:
+        """Settle with ``error``; later calls change nothing."""
+        if self._state == PENDING:
+            self._state = REJECTED
+            self._value = error
+            if self._waiters is not None:
+                self._wake()
+            if not self._watched:
+                self._loop.rejected_unwatched(self)
+
+    def when_settled(self, waiter: Callable[[Promise[Any]], None]) -> None:
+        """Call ``waiter(promise)`` in a microtask once the promise has settled."""
+        self._watched = True
+        if self._state != PENDING:
+            self._loop.microtasks.append((waiter, self))
+        elif self._waiters is None:
+            self._waiters = [waiter]
+        else:
+            self._waiters.append(waiter)
+
+    def _wake(self) -> None:
+        microtasks = self._loop.microtasks
+        for waiter in self._waiters or ():
+            microtasks.append((waiter, self))
+        self._waiters = None
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        loop = running.loop
+        if loop is self._loop:
+            value: T = yield self
+            return value
+        self._watched = True
+        if loop is not None:
+            raise WorldError(
+                f"{self} belongs to {self._loop.name}, but {loop.name} is running; await it outside of "
+                f"{loop.name}'s objects, or keep both classes in one world."
+            )
+        yield from self._loop.driven(self, None)
+        return self.result()
+
+    def __str__(self) -> str:
+        return str(self.source) if self.source is not None else "a promise"
+
+    def __repr__(self) -> str:
+        state = ("pending", "fulfilled", "rejected")[self._state]
+        return f"<Promise {self}: {state}>"
+
+
+class Settles(Protocol):
+    """What a task reports its end to: a promise, a call, an alarm run."""
+
+    def fulfil(self, value: Any) -> None:
+        """The task returned ``value``."""
+
+    def reject(self, error: BaseException) -> None:
+        """The task raised ``error``."""
+
+
+class Task:
+    """One running coroutine of an object (or, without owner, of a client)."""
+
+    __slots__ = ("_loop", "activity", "coroutine", "done", "owner", "waits_for")
+
+    def __init__(
+        self, loop: Loop, coroutine: Coroutine[Any, Any, Any], owner: Owner | None, done: Settles, activity: str
+    ) -> None:
+        self._loop = loop
+        self.coroutine = coroutine
+        self.owner = owner
+        self.done = done
+        self.activity = activity
+        """What the code runs for, such as ``alarm#0`` or ``grant``."""
+        self.waits_for: Promise[Any] | None = None
+        if owner is not None:
+            owner.tasks[self] = None
+
+    @calls_learner_code
+    def step(self, settled: Promise[Any] | None = None) -> None:
+        """Run the coroutine to its next await, with the outcome of ``settled``."""
+        owner = self.owner
+        if owner is not None and not owner.alive:
+            return
+        self.waits_for = None
+        running.task = self
+        coroutine = self.coroutine
+        try:
+            if settled is None:
+                awaited = coroutine.send(None)
+            elif settled._state == FULFILLED:
+                awaited = coroutine.send(settled._value)
+            else:
+                awaited = coroutine.throw(settled._value)
+            while awaited.__class__ is not Promise or awaited._loop is not self._loop:
+                awaited = coroutine.throw(foreign(awaited, coroutine, self._loop))
+        except StopIteration as stop:
+            self._forget()
+            self.done.fulfil(stop.value)
+        except ObjectReset:
+            self._forget()
+        except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
+            self._forget()
+            self.done.reject(_explained(error))
+        except BaseException as error:
+            self._forget()
+            interrupted = Error(f"{type(error).__name__} while {self.activity} ran")
+            interrupted.__cause__ = error
+            self.done.reject(interrupted)
+            raise
+        else:
+            self.waits_for = awaited
+            awaited._watched = True
+            if awaited._state != PENDING:
+                self._loop.microtasks.append((self.step, awaited))
+            elif awaited._waiters is None:
+                awaited._waiters = [self.step]
+            else:
+                awaited._waiters.append(self.step)
+
+    def close(self) -> None:
+        """End the coroutine at once, without a result; its ``finally`` blocks run."""
+        self._forget()
+        with suppress(ObjectReset, RuntimeError):  # a `finally` that calls the runtime, or awaits: nobody is told
+            self.coroutine.close()
+
+    def _forget(self) -> None:
+        if self.owner is not None:
+            self.owner.tasks.pop(self, None)
+
+
+_HERE: Final = {
+    "sleep": "scheduler.wait(ms)",
+    "gather": "gather(...) from durable_mini",
+    "wait": "gather(...), all_settled(...) or race(...) from durable_mini",
+    "wait_for": "race(...) from durable_mini with scheduler.wait(ms)",
+}
+
+
+def foreign(awaited: object, coroutine: Coroutine[Any, Any, Any], loop: Loop) -> WorldError:
+    """The error for awaiting what the loop does not know, with what to use instead."""
+    if isinstance(awaited, Promise):
+        return WorldError(
+            f"{awaited} belongs to {awaited._loop.name}, but {loop.name} is running; an object can only await what "
+            "its own world made."
+        )
+    inner: Any = coroutine
+    while getattr(inner, "cr_await", None) is not None and hasattr(inner.cr_await, "cr_frame"):
+        inner = inner.cr_await
+    frame = getattr(inner, "cr_frame", None)
+    module = frame.f_globals.get("__name__", "") if frame is not None else ""
+    name = getattr(inner, "__name__", "")
+    if type(awaited).__name__ == "_GatheringFuture":
+        module, name = "asyncio", "gather"
+    cancel = getattr(awaited, "cancel", None)
+    if callable(cancel):
+        cancel()  # else the host's loop would go on with it, outside of the world
+    if module.startswith("asyncio"):
+        instead = _HERE.get(name, "scheduler.wait(ms), gather(...), all_settled(...) or race(...)")
+        return WorldError(f"asyncio.{name}() cannot be awaited inside {loop.name}; use {instead}.")
+    what = "None" if awaited is None else f"a {type(awaited).__module__}.{type(awaited).__qualname__}"
+    return WorldError(
+        f"{what} cannot be awaited inside {loop.name}, which runs in virtual time; await what durable_mini gives: "
+        "storage, stubs, fetch, scheduler.wait(ms), gather(...)."
+    )
+
+
+def _explained(error: Exception) -> Exception:
+    """``asyncio`` called where no host loop runs raises a RuntimeError that helps nobody."""
+    if isinstance(error, RuntimeError) and str(error) in ("no running event loop", "There is no current event loop."):
+        error.add_note(
+            "asyncio is not at work inside a world; use scheduler.wait(ms) for asyncio.sleep, and gather, "
+            "all_settled or race from durable_mini."
+        )
+    return error
+
+
+class Timer:
+    """An event that can be cancelled."""
+
+    __slots__ = ("argument", "cancelled", "function", "in_heap")
+
+    def __init__(self, function: Callable[[Any], None], argument: Any) -> None:
+        self.function = function
+        self.argument = argument
+        self.cancelled = False
+        self.in_heap = True
+
+
+def _ring(timer: Timer) -> None:
+    if not timer.cancelled:
+        timer.function(timer.argument)
+
+
+class Loop:
+    """Queues, clock and driver of one world."""
+
+    def __init__(self, name: str, limits: Limits, trace: Trace | None, start_ms: int) -> None:
+        self.name = name
+        self.limits = limits
+        self.trace = trace
+        self.start_us = start_ms * US_PER_MS
+        self.now = 0
+        """Microseconds since the world began."""
+        self.spent = 0
+        """Microseconds of CPU that the running turn has used so far."""
+        self.microtasks: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self.closed = False
+        self.interrupted = False
+        self.unhandled: list[Promise[Any]] = []
+        self._ready: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._heap: list[tuple[int, float, Callable[[Any], None], Any, bool]] = []
+        self._order = 0
+        self._foreground = 0
+        self._at_instant = 0
+        self._slice = SLICE_EVENTS
+        self._driver: int | None = None
+        self._stepping = False
+        self._followers: list[Any] = []
+
+    # -- scheduling ---------------------------------------------------------------------------
+
+    def soon(self, function: Callable[[Any], None], argument: Any = None) -> None:
+        """An event at this instant, after those that are already due."""
+        self._ready.append((function, argument))
+
+    def at(self, time: int, function: Callable[[Any], None], argument: Any = None, *, background: bool = False) -> None:
+        """An event at ``time`` (µs). Background events (evictions) do not keep a world going."""
+        self._order += 1
+        if not background:
+            self._foreground += 1
+        heapq.heappush(self._heap, (time, self._order, function, argument, background))
+
+    def timer(self, time: int, function: Callable[[Any], None], argument: Any, rank: float | None = None) -> Timer:
+        """An event at ``time`` (µs) that can be cancelled.
+
+        A ``rank`` below 0 puts it before the other events of its instant, in order of rank;
+        ranks must be unique.
+        """
+        self._order += 1
+        self._foreground += 1
+        timer = Timer(function, argument)
+        heapq.heappush(self._heap, (time, self._order if rank is None else rank, _ring, timer, False))
+        return timer
+
+    def cancel(self, timer: Timer) -> None:
+        """Drop a timer that has not rung; the clock will not stop at it."""
+        if timer.in_heap and not timer.cancelled:
+            self._foreground -= 1
+        timer.cancelled = True
+
+    def drop(self, unwanted: Callable[[Callable[[Any], None]], bool]) -> None:
+        """Drop the events still to come whose function is ``unwanted``."""
+        kept = []
+        for event in self._heap:
+            _, _, function, argument, background = event
+            if function is _ring:
+                if argument.cancelled or not unwanted(argument.function):
+                    kept.append(event)
+                else:
+                    argument.cancelled = True
+                    self._foreground -= 1
+            elif unwanted(function):
+                self._foreground -= not background
+            else:
+                kept.append(event)
+        if len(kept) != len(self._heap):
+            heapq.heapify(kept)
+            self._heap[:] = kept
+
+    def clear(self) -> None:
+        """Drop every event and microtask: the process is gone."""
+        self._ready.clear()
+        self._heap.clear()
+        self.microtasks.clear()
+        self._foreground = 0
+
+    # -- turns --------------------------------------------------------------------------------
+
+    def start(self, coroutine: Coroutine[Any, Any, Any], owner: Owner | None, done: Settles, activity: str) -> Task:
+        """Begin a coroutine in the running turn, up to its first await."""
+        task = Task(self, coroutine, owner, done, activity)
+        before = running.task
+        task.step()
+        running.task = before
+        return task
+
+    def run_microtasks(self) -> None:
+        """Run microtasks until none is left, or raise a LimitError."""
+        microtasks = self.microtasks
+        left = self.limits.microtasks_per_turn
+        while microtasks:
+            function, argument = microtasks.popleft()
+            function(argument)
+            left -= 1
+            if left <= 0 and microtasks:
+                microtasks.clear()
+                raise LimitError(
+                    f"A turn ran {self.limits.microtasks_per_turn:,} microtasks without an end: some code awaits "
+                    "settled promises in a loop. Await scheduler.wait(ms) in it, or end the loop."
+                )
+
+    def client_turn(self, function: Callable[[Any], None], argument: Any) -> None:
+        """A turn of nobody's object: settle a client's promise, step a client's task."""
+        function(argument)
+        if self.microtasks:
+            self.run_microtasks()
+
+    def rejected_unwatched(self, promise: Promise[Any]) -> None:
+        """Remember a failure that nobody awaits yet."""
+        self.unhandled.append(promise)
+
+    def still_unhandled(self) -> list[Promise[Any]]:
+        """The failures that nobody awaited until now."""
+        self.unhandled = [promise for promise in self.unhandled if not promise._watched]
+        return self.unhandled
+
+    # -- stepping -----------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left but what runs in the background."""
+        return not self._ready and self._foreground == 0
+
+    def _advance(self, promise: Promise[Any] | None, until: int | None, give_up: Callable[[], bool] | None) -> str:
+        """Run events; ``done``, ``idle`` (nothing left) or ``slice`` (let the host breathe)."""
+        ready = self._ready
+        limits = self.limits
+        while True:
+            if promise is not None and promise._state != PENDING:
+                return "done"
+            if self.interrupted:
+                raise KeyboardInterrupt
+            if self.microtasks:
+                self.run_microtasks()
+                continue
+            if ready:
+                function, argument = ready.popleft()
+                self._at_instant += 1
+                if self._at_instant > limits.events_per_instant:
+                    ready.clear()
+                    raise LimitError(
+                        f"{limits.events_per_instant:,} events happened at one instant of virtual time: objects call "
+                        "each other without an end, or a timer of 0 ms sets itself. Let time pass in between."
+                    )
+                function(argument)
+                self._slice -= 1
+                if self._slice <= 0:
+                    return "slice"
+                continue
+            if give_up is not None and give_up():
+                return "done"
+            if until is None and self._foreground == 0:
+                return "idle"
+            due = self._due()
+            if until is not None and (due is None or due > until):
+                self.now = max(self.now, until)
+                return "done"
+            if due is None:
+                return "idle"
+            self._go_to(due)
+
+    def _due(self) -> int | None:
+        """When the next event is due (µs), None if there is none."""
+        heap = self._heap
+        while heap and heap[0][2] is _ring and heap[0][3].cancelled:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def _go_to(self, time: int) -> None:
+        """Set the clock to ``time`` and make its events ready, in order."""
+        if time > self.now:
+            self.now = time
+            self._at_instant = 0
+        heap = self._heap
+        while heap and heap[0][0] == time:
+            _, _, function, argument, background = heapq.heappop(heap)
+            if function is _ring:
+                if argument.cancelled:
+                    continue
+                argument.in_heap = False
+            if not background:
+                self._foreground -= 1
+            self._ready.append((function, argument))
+
+    def _stretch(self, promise: Promise[Any] | None, until: int | None, give_up: Callable[[], bool] | None) -> str:
+        """One stretch of stepping, with our interrupt handler in place on the main thread."""
+        before = None
+        on_main = threading.get_ident() == _MAIN_THREAD
+        if on_main:
+            before = signal.signal(signal.SIGINT, self._interrupt)
+        running.loop = self
+        self._stepping = True
+        try:
+            return self._advance(promise, until, give_up)
+        finally:
+            self._stepping = False
+            self.interrupted = False
+            running.loop = running.owner = running.task = None
+            if on_main:
+                signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+
+    def _interrupt(self, _signal: int, frame: FrameType | None) -> None:
+        """SIGINT while stepping: stop at the next safe place, inside a learner's code at once."""
+        self.interrupted = True
+        depth = 0
+        while frame is not None:
+            if frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+                if depth > 0 and frame.f_code in _CALLS_LEARNER_CODE:
+                    raise KeyboardInterrupt
+                return
+            frame = frame.f_back
+            depth += 1
+
+    def driven(
+        self, promise: Promise[Any] | None, until: int | None, give_up: Callable[[], bool] | None = None
+    ) -> Generator[Any, Any, None]:
+        """Drive the world until ``promise`` settles, ``until`` (µs) is reached, or it is idle.
+
+        Only one driver at a time: on the same thread a second one follows, it waits until its
+        promise has settled or the first has left; from another thread, or from within the
+        world, it is an error.
+        """
+        thread = threading.get_ident()
+        while self._driver is not None:
+            if self._stepping or self._driver != thread:
+                raise WorldError(self._busy(thread))
+            if promise is not None and promise._state != PENDING:
+                return
+            yield from self._follow()
+        if self.closed:
+            raise WorldError(f"{self.name} is closed; make a new World.")
+        self._driver = thread
+        self._at_instant = 0
+        events_left = self.limits.events_per_drive
+        try:
+            while True:
+                state = self._stretch(promise, until, give_up)
+                if state == "done":
+                    return
+                if state == "idle":
+                    if promise is None:
+                        return
+                    raise DeadlockError(self._stuck(promise))
+                self._slice = SLICE_EVENTS
+                events_left -= SLICE_EVENTS
+                if events_left <= 0:
+                    raise LimitError(
+                        f"{self.limits.events_per_drive:,} events have happened and {promise or 'the end'} has not "
+                        "come; an object keeps itself busy for ever. Run the world with run_for(ms) instead."
+                    )
+                self._wake_followers()
+                yield
+        finally:
+            self._driver = None
+            self._wake_followers()
+
+    def _busy(self, thread: int) -> str:
+        if self._driver != thread:
+            return (
+                f"{self.name} is being run by another thread; a world has one driver at a time. Await it there, or "
+                "make a World of your own in this thread."
+            )
+        inside = f" by {running.owner.label}" if running.owner is not None else ""
+        return (
+            f"{self.name} is running{inside} and cannot be run from within itself; inside an object use "
+            "scheduler.wait(ms) to let time pass, and await to wait for a call."
+        )
+
+    def _follow(self) -> Generator[Any, Any, None]:
+        import asyncio  # only here, where a host loop is known to run
+
+        future = asyncio.get_running_loop().create_future()
+        self._followers.append(future)
+        yield from future.__await__()
+
+    def _wake_followers(self) -> None:
+        followers, self._followers = self._followers, []
+        for future in followers:
+            if not future.done():
+                future.set_result(None)
+
+    def _stuck(self, promise: Promise[Any]) -> str:
+        """Who waits for whom, from the awaited promise to where the chain ends."""
+        chain = []
+        seen: set[int] = set()
+        link: Promise[Any] | None = promise
+        while link is not None and id(link) not in seen:
+            seen.add(id(link))
+            chain.append(str(link))
+            task = getattr(link.source, "task", None)
+            link = task.waits_for if task is not None else None
+        waiting = " waits for ".join(chain)
+        if link is not None:
+            waiting += f", which waits for {link}"
+        return (
+            f"{waiting} can never settle: nothing is left to run in {self.name}. Settle it from an event that is "
+            "still to come, or do not await it."
+        )

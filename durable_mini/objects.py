@@ -1,0 +1,370 @@
+"""Objects as a program sees them: ``DurableObject``, ``ctx``, namespaces, stubs.
+
+A :class:`Record` is what the world keeps of an object whether or not an instance of it is
+in memory: its identity, its database, its alarm.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from durable_mini import draws, errors, values
+from durable_mini.alarms import Outcome
+from durable_mini.http import Request, Response
+from durable_mini.ids import DurableObjectId, IdFactory
+from durable_mini.instance import CLIENT, Call, Instance, Realm, refuse
+from durable_mini.limits import US_PER_MS
+from durable_mini.loop import Promise, calls_learner_code, running
+from durable_mini.storage import Database, DurableObjectStorage
+from durable_mini.storage.alarm import AlarmSlot
+from durable_mini.storage.keyvalue import KeyValue
+
+T = TypeVar("T")
+
+
+class DurableObjectState:
+    """``ctx``: the object's id, its storage, and control over its concurrency."""
+
+    def __init__(self, instance: Instance, storage: DurableObjectStorage) -> None:
+        self._instance = instance
+        self.id: DurableObjectId = instance.record.id
+        self.storage = storage
+
+    def blockConcurrencyWhile(self, callback: Callable[[], Awaitable[T]]) -> Promise[T]:
+        """Run ``callback()`` and let no other event in until it has ended.
+
+        In a constructor it holds back every request until the object is ready. If the callback
+        raises, the object is reset and everybody who waits is told the error; after 30 s it is
+        reset too (recordings s15, s15b).
+        """
+        self._instance.check()
+        if not callable(callback):
+            raise TypeError(
+                f"blockConcurrencyWhile() takes a function, not a {type(callback).__name__}; pass self.method, "
+                "without the brackets of a call."
+            )
+        return self._instance.block(callback)
+
+
+class DurableObject:
+    """The base of every object class; ``ctx`` and ``env`` are what the platform hands over."""
+
+    def __init__(self, ctx: DurableObjectState, env: Any) -> None:
+        self.ctx = ctx
+        self.env = env
+
+
+class Environment:
+    """``env``: what was bound with ``world.bind(name, cls)``."""
+
+    def __getattr__(self, name: str) -> Any:
+        bound = ", ".join(vars(self)) or "nothing"
+        raise AttributeError(f"env has no {name!r}; bound are: {bound}. Bind it with world.bind({name!r}, YourClass).")
+
+
+class Record:
+    """One object: what lasts while its instances come and go."""
+
+    def __init__(self, namespace: Namespace[Any], object_id: DurableObjectId) -> None:
+        realm = namespace.realm
+        loop = realm.loop
+        self.namespace = namespace
+        self.realm = realm
+        self.id = object_id
+        self.class_name = namespace.class_name
+        name = object_id.name
+        self.label = f"{self.class_name}/{name if name is not None else str(object_id)[:8]}"
+        self.instance: Instance | None = None
+        self._instances = 0
+        self._alarm_runs = 0
+        self._activities: dict[str, int] = {}
+        self._unit: Callable[[], float] | None = None
+        self.database = Database(
+            realm.limits,
+            self._now_ms,
+            self._random,
+            lambda: loop.interrupted,
+            None if loop.trace is None else self._record,
+        )
+        self.store = KeyValue(self.database)
+        self.slot = AlarmSlot(self.database, self, self._now_ms)
+
+    @property
+    def has_alarm_handler(self) -> bool:
+        """Whether the class has an ``alarm()`` method."""
+        return self.namespace.has_alarm_handler
+
+    @property
+    def alarm_takes_info(self) -> bool:
+        """Whether ``alarm`` takes the ``alarm_info`` argument."""
+        return self.namespace.alarm_takes_info
+
+    @property
+    def methods(self) -> list[str]:
+        """The names that a stub reaches."""
+        return self.namespace.methods
+
+    def _now_ms(self) -> int:
+        loop = self.realm.loop
+        return (loop.start_us + loop.now + loop.spent) // US_PER_MS
+
+    def _random(self) -> float:
+        if self._unit is None:
+            self._unit = draws.stream(self.realm.seed, "sql", self.label)
+        return self._unit()
+
+    def _record(self, kind: str, detail: dict[str, Any]) -> None:
+        loop = self.realm.loop
+        if loop.trace is not None:
+            loop.trace.record((loop.now + loop.spent, self.label, kind, detail))
+
+    def activity(self, method: str) -> str:
+        """The name of the next call of ``method``, as traces and fault plans know it: ``grant#2`` for the third."""
+        if self.realm.loop.trace is None and self.realm.faults is None:
+            return method
+        number = self._activities.get(method, 0)
+        self._activities[method] = number + 1
+        return f"{method}#{number}"
+
+    # -- the alarm's port to the scheduler ----------------------------------------------------------
+
+    def set(self, time: int) -> None:
+        """The committed alarm is now ``time``."""
+        self.realm.scheduler.set(self.label, time)
+
+    def delete(self) -> None:
+        """There is no committed alarm any more."""
+        self.realm.scheduler.delete(self.label)
+
+    # -- life ------------------------------------------------------------------------------------------
+
+    def receive(self, call: Call) -> None:
+        """A call has arrived at the object."""
+        if self.realm.down:
+            refuse(self.realm.loop, call, errors.Error(errors.NETWORK_LOST, retryable=True))
+            return
+        instance = self.instance or self.start()
+        if instance.alive:
+            instance.take(call)
+        else:
+            assert instance.death is not None
+            refuse(self.realm.loop, call, instance.death, remote=call.kind == "fetch", durableObjectReset=True)
+
+    def dispatch_alarm(self, scheduled: int, retries: int) -> None:
+        """The scheduler has dispatched the object's alarm."""
+        instance = self.instance or self.start()
+        if instance.alive:
+            instance.take_alarm(scheduled, retries, self._alarm_runs)
+            self._alarm_runs += 1
+        else:
+            told = errors.describe(instance.death or errors.Error(errors.NETWORK_LOST))
+            self.realm.scheduler.finished(self.label, Outcome(retry=True, counts=False, message=told))
+
+    def abandon_alarm(self, scheduled: int) -> None:
+        """The scheduler has given up: clear the alarm, unless it has another time by now."""
+        if self.slot.abandon(scheduled):
+            self.slot.commit()
+
+    def start(self) -> Instance:
+        """Bring an instance into memory; it is dead already if its constructor raised."""
+        self._instances += 1
+        instance = self.instance = Instance(self, self.realm, self._instances)
+        instance.note("object.constructed", {"instance": instance.number})
+        storage = DurableObjectStorage(self.database, self.store, self.slot, instance, keep_alarm=self.realm.keep_alarm)
+        ctx = DurableObjectState(instance, storage)
+        instance.enter(None, partial(_construct, instance, self.namespace), ctx)
+        return instance
+
+
+@calls_learner_code
+def _construct(instance: Instance, namespace: Namespace[Any], ctx: DurableObjectState) -> None:
+    try:
+        instance.object = namespace.cls(ctx, namespace.env)
+    except errors.ObjectReset:
+        return
+    except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
+        instance.die(error, "object.reset", counts=False, durableObjectReset=True)
+        return
+    if not hasattr(instance.object, "ctx"):
+        instance.object.ctx, instance.object.env = ctx, namespace.env
+
+
+class Stub(Generic[T]):
+    """A way to call one object: ``await stub.method(...)``, ``await stub.fetch(request)``.
+
+    Calls are sent when they are made, in that order. After an error of the object itself
+    (``durableObjectReset`` or ``retryable``) a stub is broken; get a new one.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._broken: Exception | None = None
+
+    @property
+    def id(self) -> DurableObjectId:
+        """The object's id."""
+        return self._record.id
+
+    @property
+    def name(self) -> str | None:
+        """The name the id was made from, if it was."""
+        return self._record.id.name
+
+    def __getattr__(self, method: str) -> Callable[..., Promise[Any]]:
+        if method.startswith(("__", "_ipython_", "_repr_")):
+            raise AttributeError(method)
+        return partial(self._call, method)
+
+    def _call(self, method: str, /, *arguments: Any, **options: Any) -> Promise[Any]:
+        copied = tuple([values.clone(argument, f"argument {index + 1} of {method}()")
+                        for index, argument in enumerate(arguments)])  # fmt: skip
+        named = {key: values.clone(value, f"argument {key} of {method}()") for key, value in options.items()}
+        return self._send(method, "rpc", copied, named)
+
+    def fetch(self, request: Request | str, **options: Any) -> Promise[Response]:
+        """Send a request to the object's ``fetch`` method; ``fetch(url, method=, json=, ...)`` makes one."""
+        given = request.copied() if isinstance(request, Request) and not options else Request(_url(request), **options)
+        return self._send("fetch", "fetch", (given,), {})
+
+    def _send(self, method: str, kind: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Promise[Any]:
+        record = self._record
+        realm = record.realm
+        loop = realm.loop
+        caller: Instance | None = None
+        if running.loop is not None:
+            if running.loop is not loop:
+                raise errors.WorldError(
+                    f"{record.label} lives in {loop.name}, but {running.loop.name} is running; keep both classes in "
+                    "one world."
+                )
+            caller = running.owner
+            if caller is not None:
+                caller.check()
+        if loop.closed:
+            raise errors.WorldError(f"{loop.name} is closed; make a new World.")
+        number = record.namespace.next_call()
+        call = Call(record.label, method, kind=kind, arguments=arguments, options=options, caller=caller, number=number)
+        promise: Promise[Any] = Promise(loop, call)
+        call.promise = promise
+        call.on_error = self._break
+        trace = loop.trace
+        if trace is not None:
+            trace.record(
+                (loop.now + loop.spent, caller.label if caller is not None else CLIENT, "request.sent",
+                 {"call": number, "to": record.label, "method": method, **_shown(arguments, options)})
+            )  # fmt: skip
+        if self._broken is not None:
+            broken = self._broken
+            deliver: Callable[[Any], None] = lambda _: refuse(loop, call, broken, remote=False)  # noqa: E731
+        else:
+            deliver = record.receive
+        if caller is None:
+            loop.soon(deliver, call)
+        else:
+            caller.call_leaves(deliver, call)
+        return promise
+
+    def _break(self, error: Exception) -> None:
+        if self._broken is None:
+            self._broken = error
+
+    def __repr__(self) -> str:
+        return f"<Stub of {self._record.label}>"
+
+
+def _shown(arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, str]:
+    """The arguments as the trace shows them, if they are short and plain."""
+    parts = [repr(value) for value in arguments if isinstance(value, (str, int, float, bool, type(None)))]
+    parts += [
+        f"{k}={value!r}" for k, value in options.items() if isinstance(value, (str, int, float, bool, type(None)))
+    ]
+    return {"arguments": ", ".join(parts)[:120]} if parts else {}
+
+
+def _url(request: Request | str) -> str:
+    return request.url if isinstance(request, Request) else request
+
+
+class Namespace(Generic[T]):
+    """All objects of one class: ``getByName``, ``idFromName``, ``newUniqueId``, ``idFromString``, ``get``."""
+
+    def __init__(self, cls: type[T], realm: Realm, env: Environment, next_call: Callable[[], int]) -> None:
+        self.realm = realm
+        self.env = env
+        self.next_call = next_call
+        self.class_name = cls.__name__
+        self._ids = IdFactory(self.class_name, draws.stream(realm.seed, "ids", self.class_name))
+        self._records: dict[str, Record] = {}
+        self.by_label: dict[str, Record] = {}
+        self.deploy(cls)
+
+    def deploy(self, cls: type[T]) -> None:
+        """Use ``cls`` from now on; instances of an older version are reset, as on a deployment."""
+        self.cls: Any = cls
+        handler = getattr(cls, "alarm", None)
+        self.has_alarm_handler = callable(handler)
+        self.alarm_takes_info = self.has_alarm_handler and _takes_argument(handler)
+        self.methods = sorted(
+            name for name, _ in inspect.getmembers(cls, callable) if not name.startswith("_") and name != "alarm"
+        )
+        for record in self._records.values():
+            if record.instance is not None:
+                record.instance.has_alarm_handler = self.has_alarm_handler
+                record.instance.die(errors.Error(errors.CODE_UPDATED), "object.reset", durableObjectReset=True)
+
+    def idFromName(self, name: str) -> DurableObjectId:
+        """The id of ``name``: always the same object."""
+        return self._ids.from_name(name)
+
+    def newUniqueId(self) -> DurableObjectId:
+        """The id of a new object without a name."""
+        return self._ids.unique()
+
+    def idFromString(self, digits: str) -> DurableObjectId:
+        """The id that ``str(id)`` wrote."""
+        known = self._records.get(digits)
+        return known.id if known is not None else self._ids.from_string(digits)
+
+    def get(self, object_id: DurableObjectId) -> Stub[T]:
+        """A stub for the object with this id; nothing is called yet."""
+        if not isinstance(object_id, DurableObjectId):
+            raise TypeError(
+                f"get() takes an id, not {type(object_id).__name__}; use getByName(name), or idFromName(name) first."
+            )
+        self._ids.from_string(str(object_id))
+        return Stub(self.record(object_id))
+
+    def getByName(self, name: str) -> Stub[T]:
+        """A stub for the object with this name."""
+        return Stub(self.record(self._ids.from_name(name)))
+
+    def record(self, object_id: DurableObjectId) -> Record:
+        """What the world keeps of the object."""
+        key = str(object_id)
+        record = self._records.get(key)
+        if record is None:
+            record = self._records[key] = Record(self, object_id)
+            self.by_label[record.label] = record
+        return record
+
+    @property
+    def records(self) -> list[Record]:
+        """Every object that was ever addressed, in that order."""
+        return list(self._records.values())
+
+    def __repr__(self) -> str:
+        return f"<Namespace of {self.class_name}>"
+
+
+def _takes_argument(handler: Any) -> bool:
+    """Whether ``alarm`` of a class takes an argument besides ``self``."""
+    try:
+        parameters = list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError):
+        return True
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = [p for p in parameters if p.kind in kinds]
+    return len(positional) > 1 or any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)

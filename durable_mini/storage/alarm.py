@@ -1,0 +1,199 @@
+"""The object's own alarm: a value in its database, and what a run makes of it.
+
+The value is committed with the other writes of a turn. While ``alarm()`` runs, the deletion
+of the value is *deferred*: it reads as null, but is deleted only when the run succeeds, so
+that delivery is at least once (SEMANTICS: actor-sqlite.c++; recordings s07 to s11b).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from durable_mini import errors
+from durable_mini.limits import ALARM_TIME_MAX_MS
+
+if TYPE_CHECKING:
+    from durable_mini.storage.database import Database
+
+_TABLE: Final = "_cf_METADATA"
+_ALARM_KEY: Final = 1
+_CREATE: Final = f"CREATE TABLE {_TABLE} (key INTEGER PRIMARY KEY, value BLOB)"
+_GET: Final = f"SELECT value FROM {_TABLE} WHERE key = {_ALARM_KEY}"
+_SET: Final = f"INSERT OR REPLACE INTO {_TABLE} VALUES ({_ALARM_KEY}, ?)"
+_DELETE: Final = f"DELETE FROM {_TABLE} WHERE key = {_ALARM_KEY}"
+
+
+class AlarmPort(Protocol):
+    """Where a committed change goes: the scheduler, for this object."""
+
+    def set(self, time: int) -> None:
+        """The alarm is now ``time`` (ms since the epoch)."""
+
+    def delete(self) -> None:
+        """There is no alarm any more."""
+
+
+class AlarmSlot:
+    """One object's alarm; times in ms since the epoch, None for no alarm."""
+
+    def __init__(self, database: Database, port: AlarmPort, now_ms: Callable[[], int]) -> None:
+        self._database = database
+        self._port = port
+        self._now_ms = now_ms
+        self._value: int | None = None
+        self._committed: int | None = None
+        self._exists = False
+        self.deferred = False
+        """Whether a run is on its way whose alarm will be deleted if it succeeds."""
+
+        self.reload()
+        self._committed = self._value
+
+    def reload(self) -> None:
+        """Read the value from the database again, after something was rolled back."""
+        self._exists = self._database.has_table(_TABLE)
+        row = self._database.own(_GET).fetchone() if self._exists else None
+        self._value = None if row is None else int(row[0])
+
+    @property
+    def committed(self) -> int | None:
+        """The value that the scheduler knows."""
+        return self._committed
+
+    def get(self) -> int | None:
+        """What ``getAlarm()`` reads: null while the deletion is deferred."""
+        return None if self.deferred else self._value
+
+    def set(self, time: int) -> int:
+        """Store ``time``, or now if that is later; what was stored."""
+        time = max(time, self._now_ms())
+        self.deferred = False
+        if time != self._value:  # the same time again is no write, and the scheduler hears nothing (recording s11b)
+            self._database.begin()
+            if not self._exists:
+                self._database.own(_CREATE)
+                self._exists = True
+            self._database.own(_SET, (time,))
+            self._value = time
+            self._database.changed = True
+        return time
+
+    def delete(self) -> None:
+        """Remove the alarm."""
+        self.deferred = False
+        if self._value is not None:
+            self._database.begin()
+            self._database.own(_DELETE)
+            self._value = None
+            self._database.changed = True
+
+    # -- a run ------------------------------------------------------------------------------------
+
+    def arm(self, scheduled: int) -> bool:
+        """Whether a run dispatched for ``scheduled`` may start; defers the deletion if so.
+
+        A run whose alarm was moved to the future or deleted meanwhile is cancelled; one whose
+        alarm is overdue runs although the scheduler meant another time.
+        """
+        if self._value == scheduled:
+            self.deferred = True
+            return True
+        if self._value != self._committed:
+            return True
+        if self._value is not None and self._value < self._now_ms():
+            self.deferred = True
+            return True
+        return False
+
+    def succeeded(self) -> None:
+        """The run is over: delete the alarm now, unless it was set or deleted meanwhile."""
+        if self.deferred:
+            self.delete()
+
+    def failed(self) -> None:
+        """The run is over: the alarm keeps its old time."""
+        self.deferred = False
+
+    def abandon(self, scheduled: int) -> bool:
+        """The scheduler gave up: clear the alarm if it still is ``scheduled``; whether it was."""
+        if self._value != scheduled or self.deferred:
+            return False
+        self.delete()
+        return True
+
+    # -- commit -------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Commit the turn; the scheduler hears of an earlier time before, of a later one after."""
+        value, committed = self._value, self._committed
+        if value == committed:
+            self._database.commit()
+            return
+        earlier = value is not None and (committed is None or value < committed)
+        if earlier and value is not None:
+            self._port.set(value)
+        self._database.commit()
+        self._committed = value
+        if not earlier:
+            if value is None:
+                self._port.delete()
+            else:
+                self._port.set(value)
+
+    def rollback(self) -> None:
+        """Undo the turn's writes."""
+        self._database.rollback()
+        self._value = self._committed
+        self.deferred = False
+        self._exists = self._exists and self._database.has_table(_TABLE)
+
+    def wiped(self, keep: bool) -> None:
+        """The database was replaced by an empty one; ``keep`` writes the alarm back (old compatibility dates)."""
+        self._exists = False
+        value, self._value, deferred = self._value, None, self.deferred
+        self.deferred = False
+        if keep and value is not None:
+            self.set(value)
+            self.deferred = deferred
+
+
+def alarm_time(given: Any) -> int:
+    """``given`` in ms since the epoch: an int, a float (truncated) or an aware datetime."""
+    if isinstance(given, dt.datetime):
+        if given.tzinfo is None:
+            raise _explained(
+                TypeError(errors.ALARM_TIME_WRONG_TYPE),
+                "A naive datetime says no moment; give it a timezone, such as datetime.timezone.utc.",
+            )
+        given = (given - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise _explained(
+            TypeError(errors.ALARM_TIME_WRONG_TYPE),
+            f"setAlarm() was given a {type(given).__name__}; it takes milliseconds since the epoch, such as "
+            "Date.now() + 500, or an aware datetime.",
+        )
+    if isinstance(given, float) and not math.isfinite(given):
+        raise _explained(
+            TypeError(errors.ALARM_TIME_NOT_A_DATE),
+            f"setAlarm() was given {given!r}; it takes milliseconds since the epoch, such as Date.now() + 500.",
+        )
+    time = math.trunc(given)
+    if time >= ALARM_TIME_MAX_MS:
+        raise _explained(
+            TypeError(errors.ALARM_TIME_TOO_LATE),
+            f"setAlarm() was given {given!r}; it takes milliseconds (not micro- or nanoseconds) since the epoch.",
+        )
+    if time <= 0:
+        raise _explained(
+            TypeError(errors.ALARM_TIME_NOT_POSITIVE),
+            f"setAlarm() was given {given!r}; it takes a moment, not a span: Date.now() + 500, or deleteAlarm().",
+        )
+    return time
+
+
+def _explained(error: TypeError, note: str) -> TypeError:
+    error.add_note(note)
+    return error

@@ -1,0 +1,181 @@
+"""``ctx.storage`` as a learner's class sees it.
+
+Reading and writing are done when the call is made; the promise that the asynchronous calls
+return is already settled, so that awaiting it never lets another event in. ``sync()`` and
+``deleteAll()`` are different: they end the turn.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from durable_mini import errors
+from durable_mini.loop import Promise, calls_learner_code
+from durable_mini.storage.alarm import AlarmSlot, alarm_time
+from durable_mini.storage.keyvalue import KeyValue, Missing
+from durable_mini.storage.sql import Sql
+
+if TYPE_CHECKING:
+    from durable_mini.storage.database import Database
+
+
+class StorageHost(Protocol):
+    """What storage needs of the instance it belongs to."""
+
+    has_alarm_handler: bool
+
+    def check(self) -> None:
+        """Raise unless code of this instance is running."""
+
+    def settled(self, value: Any) -> Promise[Any]:
+        """A promise that has ``value``."""
+
+    def next_turn(self, source: str) -> Promise[Any]:
+        """A promise that settles in a turn of its own, once this one is committed."""
+
+    def note(self, kind: str, detail: dict[str, Any]) -> None:
+        """Add an event of this object to the trace."""
+
+
+class SyncKeyValue:
+    """``ctx.storage.kv``: the same keys, without promises."""
+
+    def __init__(self, store: KeyValue, check: Callable[[], None]) -> None:
+        self._store = store
+        self._check = check
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of ``key``, ``default`` if it is not stored."""
+        self._check()
+        value = self._store.get(key)
+        return default if isinstance(value, Missing) else value
+
+    def put(self, key: str, value: Any) -> None:
+        """Store a copy of ``value``."""
+        self._check()
+        self._store.put(key, value)
+
+    def delete(self, key: str) -> bool:
+        """Remove ``key``; whether it was stored."""
+        self._check()
+        return self._store.delete(key)
+
+    def list(self, **options: Any) -> Iterator[tuple[str, Any]]:
+        """Keys and values in order of key; options as for ``ctx.storage.list``."""
+        self._check()
+        return iter(self._store.list(**options).items())
+
+
+class DurableObjectStorage:
+    """Key-value, SQL and the alarm of one object."""
+
+    def __init__(
+        self, database: Database, store: KeyValue, slot: AlarmSlot, host: StorageHost, keep_alarm: bool
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._slot = slot
+        self._host = host
+        self._check = host.check
+        self._keep_alarm = keep_alarm  # deleteAll() before 2026-02-24 spares it
+        self.sql = Sql(database, host.check)
+        self.kv = SyncKeyValue(store, host.check)
+
+    # -- key-value ----------------------------------------------------------------------------
+
+    def get(self, key: str | Iterable[str], default: Any = None, **_options: Any) -> Promise[Any]:
+        """The value of a key (``default`` if it is not stored), or a dict of several."""
+        self._check()
+        if isinstance(key, str) or not isinstance(key, Iterable):
+            value = self._store.get(key)
+            return self._host.settled(default if isinstance(value, Missing) else value)
+        return self._host.settled(self._store.get_many(key))
+
+    def put(self, key: str | Mapping[str, Any], *value: Any, **_options: Any) -> Promise[None]:
+        """``put(key, value)`` or ``put({key: value, ...})``: store copies."""
+        self._check()
+        if isinstance(key, Mapping):
+            if value:
+                raise TypeError("put() takes a key and a value, or one dict of them.")
+            self._store.put_many(key)
+        elif len(value) == 1:
+            self._store.put(key, value[0])
+        else:
+            raise TypeError(
+                f"put({key!r}) takes one value after the key, not {len(value)}; put(key, None) stores null."
+            )
+        return self._host.settled(None)
+
+    def delete(self, key: str | Iterable[str], **_options: Any) -> Promise[Any]:
+        """Remove a key (whether it was stored), or several (how many were)."""
+        self._check()
+        if isinstance(key, str) or not isinstance(key, Iterable):
+            return self._host.settled(self._store.delete(key))
+        return self._host.settled(self._store.delete_many(key))
+
+    def list(self, **options: Any) -> Promise[dict[str, Any]]:
+        """Keys and values in order of key: ``start``, ``startAfter``, ``end``, ``prefix``, ``reverse``, ``limit``."""
+        self._check()
+        return self._host.settled(self._store.list(**options))
+
+    def deleteAll(self, **_options: Any) -> Promise[None]:
+        """Remove everything, the alarm too (from compatibility date 2026-02-24 on); cannot be undone."""
+        self._check()
+        self._slot.commit()
+        self._database.wipe()
+        self._slot.wiped(self._keep_alarm)
+        self._slot.commit()
+        self._host.note("storage.write", {"op": "deleteAll"})
+        return self._host.next_turn("deleteAll()")
+
+    # -- alarm ----------------------------------------------------------------------------------
+
+    def getAlarm(self, **_options: Any) -> Promise[int | None]:
+        """The time of the object's alarm in ms since the epoch; None if there is none, or while it runs."""
+        self._check()
+        return self._host.settled(self._slot.get())
+
+    def setAlarm(self, scheduledTime: Any, **_options: Any) -> Promise[None]:
+        """Set the object's one alarm to a moment: ms since the epoch or an aware datetime; a past one means now."""
+        self._check()
+        if not self._host.has_alarm_handler:
+            raise TypeError(errors.NO_ALARM_HANDLER)
+        asked = alarm_time(scheduledTime)
+        stored = self._slot.set(asked)
+        self._host.note("alarm.set", {"scheduledTime": stored, "asked": asked})
+        return self._host.settled(None)
+
+    def deleteAlarm(self, **_options: Any) -> Promise[None]:
+        """Remove the object's alarm; a retry that is pending is dropped with it."""
+        self._check()
+        self._slot.delete()
+        self._host.note("alarm.deleted", {})
+        return self._host.settled(None)
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    @calls_learner_code
+    def transactionSync(self, closure: Callable[[], Any]) -> Any:
+        """Run ``closure()``; if it raises, undo what it wrote and raise the same error. Returns its result."""
+        self._check()
+        if inspect.iscoroutinefunction(closure):
+            raise TypeError(
+                "transactionSync() takes a plain function; an async one would run after the transaction has ended."
+            )
+        name = self._database.savepoint()
+        try:
+            result = closure()
+        except BaseException:
+            if self._database.in_transaction:  # no longer, if the instance was reset meanwhile
+                self._database.rollback_to(name)
+                self._slot.reload()
+            raise
+        self._database.release(name)
+        return result
+
+    def sync(self) -> Promise[None]:
+        """Settles once everything written so far is committed; it ends the turn."""
+        self._check()
+        return self._host.next_turn("sync()")

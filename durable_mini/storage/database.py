@@ -1,0 +1,252 @@
+"""One object's SQLite database: the connection, the transaction of a turn, its errors.
+
+The first write of a turn begins a transaction; the end of the turn commits it, a reset in
+that turn rolls it back. Errors that SQLite cannot go on after (disk full, I/O, memory,
+interrupt) break the database for the instance at once: each further call raises the same
+error, and nothing reaches SQLite.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from durable_mini import errors
+from durable_mini.storage import functions, guard
+from durable_mini.trace import Scalar
+
+if TYPE_CHECKING:
+    from durable_mini.limits import Limits
+
+PAGE_SIZE: Final = 4096
+"""SQLite's default, and what the real runtime reports (recording s19)."""
+
+INTERRUPT_CHECK_OPS: Final = 20_000
+"""Steps of SQLite's machine between two looks for an interrupt: well under a millisecond."""
+
+_CRITICAL: Final = {
+    sqlite3.SQLITE_FULL: "SQLITE_FULL",
+    sqlite3.SQLITE_IOERR: "SQLITE_IOERR",
+    sqlite3.SQLITE_NOMEM: "SQLITE_NOMEM",
+    sqlite3.SQLITE_INTERRUPT: "SQLITE_INTERRUPT",
+}
+_PRIMARY: Final = {
+    getattr(sqlite3, name): name
+    for name in dir(sqlite3)
+    if name.startswith("SQLITE_") and isinstance(getattr(sqlite3, name), int) and name in {
+        "SQLITE_ERROR", "SQLITE_INTERNAL", "SQLITE_PERM", "SQLITE_ABORT", "SQLITE_BUSY", "SQLITE_LOCKED",
+        "SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_INTERRUPT", "SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTFOUND",
+        "SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_PROTOCOL", "SQLITE_EMPTY", "SQLITE_SCHEMA", "SQLITE_TOOBIG",
+        "SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_MISUSE", "SQLITE_NOLFS", "SQLITE_AUTH", "SQLITE_FORMAT",
+        "SQLITE_RANGE", "SQLITE_NOTADB",
+    }
+}  # fmt: skip
+
+Record = Callable[[str, dict[str, Scalar]], None]
+
+
+class Database:
+    """The SQLite database of one object. It outlives the instances that use it."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        now_ms: Callable[[], int],
+        unit: Callable[[], float],
+        interrupted: Callable[[], bool],
+        record: Record | None,
+    ) -> None:
+        self.limits = limits
+        self.record = record
+        self.broken: errors.Error | None = None
+        self.in_transaction = False
+        self.changed = False
+        """Whether this transaction has written anything."""
+
+        self.generation = 0
+        """Counts what takes tables away from under us: rollbacks and deleteAll."""
+
+        self._now_ms = now_ms
+        self._unit = unit
+        self._interrupted = interrupted
+        self._trusted = True
+        self._savepoints = 0
+        self._connect()
+
+    def _connect(self) -> None:
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=256)
+        self.connection = connection
+        self._own = connection.cursor()
+        limits = self.limits
+        for category, value in (
+            (sqlite3.SQLITE_LIMIT_LENGTH, limits.sql_value_bytes),
+            (sqlite3.SQLITE_LIMIT_SQL_LENGTH, limits.sql_bytes),
+            (sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, limits.sql_parameters),
+            (sqlite3.SQLITE_LIMIT_COLUMN, limits.sql_columns),
+            (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, limits.sql_like_bytes),
+            (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, limits.sql_compound_select),
+            (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, limits.sql_expression_depth),
+            (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, limits.sql_trigger_depth),
+            (sqlite3.SQLITE_LIMIT_FUNCTION_ARG, limits.sql_function_arguments),
+            (sqlite3.SQLITE_LIMIT_VDBE_OP, limits.sql_program_ops),
+            (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+        ):
+            connection.setlimit(category, int(value))
+        functions.install(connection, self._now_ms, self._unit)
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.set_authorizer(guard.authorizer(lambda: self._trusted))
+        connection.set_progress_handler(self._stop_if_interrupted, INTERRUPT_CHECK_OPS)
+
+    def _stop_if_interrupted(self) -> bool:
+        return self._interrupted()
+
+    # -- statements -----------------------------------------------------------------------------
+
+    def own(self, sql: str, parameters: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+        """Run a statement of the runtime's own."""
+        if self.broken is not None:
+            raise self.broken
+        try:
+            return self._own.execute(sql, parameters)
+        except sqlite3.Error as error:
+            raise self.translated(error) from None
+
+    def users(self, statement: guard.Statement, parameters: tuple[Any, ...]) -> sqlite3.Cursor:
+        """Run a statement of a learner's, under guard; begins the turn's transaction if it writes."""
+        if self.broken is not None:
+            raise self.broken
+        if statement.writes and not self.in_transaction:
+            self.begin()
+        self._trusted = False
+        try:
+            return self.connection.execute(statement.text, parameters)
+        except sqlite3.ProgrammingError as error:
+            if "binding" in str(error):
+                raise errors.noted(errors.Error(errors.SQL_BINDINGS), str(error)) from None
+            raise self.translated(error) from None
+        except sqlite3.Error as error:
+            raise self.translated(error) from None
+        except OverflowError:
+            raise errors.RangeError(
+                "exec(): an integer parameter does not fit in 64 bits; store it as text or as bytes."
+            ) from None
+        except UnicodeEncodeError:
+            raise errors.DataCloneError(
+                "exec(): the text holds a lone surrogate (half of a character) and has no UTF-8 form; pass it as "
+                "bytes, or replace that part."
+            ) from None
+        finally:
+            self._trusted = True
+
+    def translated(self, error: sqlite3.Error) -> errors.Error:
+        """SQLite's error as the real runtime words it; breaks the database if it is critical."""
+        code = getattr(error, "sqlite_errorcode", None)
+        text = str(error)
+        if code is None:
+            return errors.Error(text)
+        primary = code & 0xFF
+        name = _PRIMARY.get(primary, "SQLITE_ERROR")
+        extended = getattr(error, "sqlite_errorname", name)
+        told = f"{text}: {name}" + (f" (extended: {extended})" if extended != name else "")
+        translated = errors.Error(told)
+        if primary in _CRITICAL:
+            translated.durableObjectReset = True
+            self.broken = translated
+            if self.record is not None and primary == sqlite3.SQLITE_FULL:
+                self.record("storage.full", {"message": told})
+        return translated
+
+    # -- the turn's transaction -----------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin the turn's transaction, if there is none."""
+        if not self.in_transaction:
+            self.own("BEGIN IMMEDIATE")
+            self.in_transaction = True
+            self.changed = False
+
+    def wrote(self, operation: str, detail: dict[str, Scalar]) -> None:
+        """Note a write of the running transaction, and trace it."""
+        self.changed = True
+        if self.record is not None:
+            self.record("storage.write", {"op": operation, **detail})
+
+    def commit(self) -> None:
+        """Commit the turn's transaction; an Error when deferred constraints are violated."""
+        if not self.in_transaction:
+            return
+        try:
+            self._own.execute("COMMIT")
+        except sqlite3.Error as error:
+            translated = self.translated(error)
+            self.rollback()
+            message = errors.CONSTRAINTS_VIOLATED.format(translated.message)
+            raise errors.Error(message) from None
+        self.in_transaction = False
+        if self.changed and self.record is not None:
+            self.record("storage.commit", {})
+
+    def rollback(self) -> None:
+        """Undo the turn's transaction, if there is one."""
+        if not self.in_transaction:
+            return
+        if self.connection.in_transaction:  # SQLite ends it by itself after a critical error
+            self._own.execute("ROLLBACK")
+        self.in_transaction = False
+        self._savepoints = 0
+        self.generation += 1
+        if self.changed and self.record is not None:
+            self.record("storage.rolled_back", {})
+
+    def savepoint(self) -> str:
+        """Open a savepoint inside the turn's transaction; its name."""
+        self.begin()
+        self._savepoints += 1
+        name = f"_cf_savepoint_{self._savepoints}"
+        self.own(f"SAVEPOINT {name}")
+        return name
+
+    def release(self, name: str) -> None:
+        """Keep what was done since the savepoint."""
+        self.own(f"RELEASE {name}")
+        self._savepoints -= 1
+
+    def rollback_to(self, name: str) -> None:
+        """Undo what was done since the savepoint, and end it."""
+        if self.broken is None:
+            self.own(f"ROLLBACK TO {name}")
+            self.own(f"RELEASE {name}")
+        self._savepoints = max(0, self._savepoints - 1)
+        self.generation += 1
+        if self.record is not None:
+            self.record("storage.rolled_back", {"savepoint": True})
+
+    # -- the whole ----------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Bytes in use, as ``sql.databaseSize`` counts them: pages that are not free."""
+        pages = self.own("PRAGMA page_count").fetchone()[0] - self.own("PRAGMA freelist_count").fetchone()[0]
+        return max(1, int(pages)) * PAGE_SIZE
+
+    def has_table(self, name: str) -> bool:
+        """Whether the runtime's table ``name`` exists."""
+        return self.own("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
+
+    def wipe(self) -> None:
+        """Remove everything: a new, empty database takes the place of the old one."""
+        self.connection.close()
+        self.in_transaction = False
+        self.changed = False
+        self._savepoints = 0
+        self.generation += 1
+        self._connect()
+
+    def close(self) -> None:
+        """Close the connection; the data of an in-memory database is gone."""
+        self.connection.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "connection"):
+            self.connection.close()

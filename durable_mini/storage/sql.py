@@ -1,0 +1,138 @@
+"""``ctx.storage.sql``: SQL on the object's own database, synchronous as on the real platform."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from durable_mini import errors
+from durable_mini.storage import guard
+
+if TYPE_CHECKING:
+    from durable_mini.storage.database import Database
+
+_BINDABLE: Final = frozenset({type(None), int, float, str, bytes, bytearray, memoryview})
+
+
+class Row(dict[str, Any]):
+    """One row; a column is ``row["name"]`` or, where no dict method has that name, ``row.name``."""
+
+    __slots__ = ()
+
+    def __getattr__(self, column: str) -> Any:
+        try:
+            return self[column]
+        except KeyError:
+            raise AttributeError(f"The row has no column {column!r}; it has {', '.join(self) or 'none'}.") from None
+
+
+class SqlCursor:
+    """The result of ``exec``: iterate it once, or take it with ``one()`` or ``toArray()``."""
+
+    def __init__(
+        self,
+        database: Database,
+        check: Callable[[], None],
+        cursor: sqlite3.Cursor,
+        rows: list[Any] | None,
+        written: int,
+    ) -> None:
+        self._database = database
+        self._check = check
+        self._generation = database.connection
+        self._rows: Iterator[Any] = cursor if rows is None else iter(rows)
+        self.columnNames: list[str] = [column[0] for column in cursor.description or ()]  # Cloudflare's spelling
+        self.rowsRead = 0
+        self.rowsWritten = written
+
+    def __iter__(self) -> SqlCursor:
+        return self
+
+    def __next__(self) -> Row:
+        return Row(zip(self.columnNames, self._fetch(), strict=True))
+
+    def _fetch(self) -> Any:
+        self._check()
+        if self._database.broken is not None:
+            raise self._database.broken
+        if self._generation is not self._database.connection:
+            raise errors.Error(errors.SQL_CURSOR_GONE)
+        try:
+            row = next(self._rows)
+        except sqlite3.Error as error:
+            raise self._database.translated(error) from None
+        self.rowsRead += 1
+        return row
+
+    def toArray(self) -> list[Row]:
+        """The rows that are left, as a list."""
+        return list(self)
+
+    def one(self) -> Row:
+        """The only row; an Error if there is none or more than one."""
+        row = next(self, None)
+        if row is None:
+            raise errors.Error(errors.SQL_ONE_NONE)
+        if next(self, None) is not None:
+            raise errors.Error(errors.SQL_ONE_MANY)
+        return row
+
+    def raw(self) -> Iterator[list[Any]]:
+        """The rows that are left, each as a list of its values."""
+        while True:
+            try:
+                yield list(self._fetch())
+            except StopIteration:
+                return
+
+
+class Sql:
+    """SQL of one object."""
+
+    def __init__(self, database: Database, check: Callable[[], None]) -> None:
+        self._database = database
+        self._check = check
+
+    def exec(self, query: str, *bindings: Any) -> SqlCursor:
+        """Run the statements of ``query``; ``bindings`` go to the ``?`` of the last one.
+
+        Writes run to their end at once. A list of statements that fails half-way keeps what
+        was done (recording s18). Parameters are None, int, float, str and bytes.
+        """
+        self._check()
+        if not isinstance(query, str):
+            raise TypeError(f"exec() takes SQL as a str, not {type(query).__name__}.")
+        for index, value in enumerate(bindings):
+            if value.__class__ not in _BINDABLE:
+                raise TypeError(
+                    f"exec(): parameter {index + 1} is a {type(value).__name__}, and SQL knows None, int, float, str "
+                    "and bytes; convert it first (int(flag), a time in ms, json.dumps(...))."
+                )
+        *before, last = guard.statements(query)
+        for statement in before:
+            self._run(statement, ())
+        return self._run(last, bindings)
+
+    def _run(self, statement: guard.Statement, bindings: tuple[Any, ...]) -> SqlCursor:
+        database = self._database
+        connection = database.connection
+        before = connection.total_changes
+        cursor = database.users(statement, bindings)
+        if not statement.writes:
+            if database.record is not None:
+                database.record("storage.read", {"op": "sql", "sql": statement.text.strip()})
+            return SqlCursor(database, self._check, cursor, None, 0)
+        try:
+            rows = cursor.fetchall()  # RETURNING: a half-read write would keep COMMIT from working
+        except sqlite3.Error as error:
+            raise database.translated(error) from None
+        written = connection.total_changes - before
+        database.wrote("sql", {"sql": statement.text.strip(), "rows": written})
+        return SqlCursor(database, self._check, cursor, rows, written)
+
+    @property
+    def databaseSize(self) -> int:
+        """Bytes of the database: 4,096 when empty; it shrinks when rows are deleted."""
+        self._check()
+        return self._database.size

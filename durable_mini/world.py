@@ -1,0 +1,405 @@
+"""The world: object classes, virtual time and everything that may happen to them."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Coroutine, Generator
+from typing import Any, Self, TypeVar
+
+from durable_mini import draws, errors
+from durable_mini.alarms import Scheduler
+from durable_mini.clock import microseconds
+from durable_mini.draws import Draw, Drawer, Uniform
+from durable_mini.faults import EVICT, RAISE, RESTART, Fault, FaultPlan, Injector
+from durable_mini.instance import Instance, Realm
+from durable_mini.limits import COMPAT_DATE, DELETE_ALL_DELETES_ALARM, US_PER_MS, WORLD_START_MS, Limits
+from durable_mini.loop import Loop, Promise, Task, foreign, running
+from durable_mini.objects import Environment, Namespace, Record, Stub
+from durable_mini.trace import Trace
+
+T = TypeVar("T")
+_log = logging.getLogger("durable_mini")
+
+
+class World:
+    """A deterministic simulation of Durable Objects.
+
+    A world runs a learner's own classes in virtual time. The same classes, calls, settings
+    and seed give the same trace on every machine.
+
+    seed: every draw comes from it (jitter, the order of alarms due at one instant, ids, SQL's
+        ``random()``).
+    compat_date: Cloudflare's compatibility date; before 2026-02-24 ``deleteAll`` spares the alarm.
+    jitter: what a retry's delay is longer by, as a fraction of it; 0 to 0.25. A number, a
+        distribution, or a function of (object, n) for the n-th failure of an object.
+    alarm_lateness_ms: how late an alarm starts, in ms; given as ``jitter`` is.
+    eviction_ms: how long an object stays in memory when nothing is under way.
+    limits: the runtime's numbers; a :class:`Limits` or a dict of those to change.
+    faults: a :class:`FaultPlan` to carry out.
+    trace: whether to keep a trace; without one a world is about twice as fast.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        compat_date: str = COMPAT_DATE,
+        jitter: Draw | None = None,
+        alarm_lateness_ms: Draw | None = None,
+        eviction_ms: float | None = None,
+        limits: Limits | dict[str, Any] | None = None,
+        faults: FaultPlan | None = None,
+        trace: bool = True,
+    ) -> None:
+        self._closed_down = True  # until everything below has been accepted
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise TypeError(f"World(seed={seed!r}): expected a whole number.")
+        numbers = Limits.of(limits)
+        jitter = Uniform(0, numbers.alarm_jitter) if jitter is None else jitter
+        lateness = numbers.alarm_lateness_ms if alarm_lateness_ms is None else alarm_lateness_ms
+        draws.checked(jitter, "jitter", "of the delay", 0, numbers.alarm_jitter)
+        draws.checked(lateness, "alarm_lateness_ms", "ms", 0, 60_000)
+        eviction = numbers.eviction_ms if eviction_ms is None else eviction_ms
+        self.seed = seed
+        self.limits = numbers
+        self._trace = Trace(WORLD_START_MS) if trace else None
+        self._loop = Loop(f"World(seed={seed})", numbers, self._trace, WORLD_START_MS)
+        self._scheduler = Scheduler(
+            self._loop,
+            numbers,
+            seed,
+            jitter=Drawer(jitter, seed, "jitter"),
+            lateness=Drawer(lateness, seed, "lateness"),
+            dispatch=self._dispatch_alarm,
+            abandon=self._abandon_alarm,
+        )
+        self._realm = Realm(
+            self._loop,
+            numbers,
+            seed,
+            self._scheduler,
+            eviction_us=microseconds(eviction, "World(eviction_ms=...)"),
+            keep_alarm=_date(compat_date) < DELETE_ALL_DELETES_ALARM,
+        )
+        self._env = Environment()
+        self._namespaces: dict[str, Namespace[Any]] = {}
+        self._calls = 0
+        self._closed_down = False
+        self.faults = Injector(FaultPlan() if faults is None else faults)
+        """The fault plan at work, and what of it has not struck."""
+        if faults:
+            self._realm.faults = self.faults
+            self._plan_faults()
+
+    # -- classes and objects ------------------------------------------------------------------------
+
+    def namespace(self, cls: type[T]) -> Namespace[T]:
+        """The objects of class ``cls``.
+
+        A new class of the same name takes the old one's place, as a deployment does: stored
+        data stays, instances in memory are reset.
+        """
+        if not inspect.isclass(cls):
+            raise TypeError(f"namespace() takes a class, not {type(cls).__name__}.")
+        known = self._namespaces.get(cls.__name__)
+        if known is None:
+            known = self._namespaces[cls.__name__] = Namespace(cls, self._realm, self._env, self._next_call)
+        elif known.cls is not cls:
+            known.deploy(cls)
+        return known
+
+    def bind(self, name: str, cls: type[T]) -> Namespace[T]:
+        """Make the objects of ``cls`` reachable as ``env.<name>`` inside every object."""
+        if not name.isidentifier() or name.startswith("_"):
+            raise ValueError(f"bind({name!r}, ...): the name must be one that can follow env., such as LEDGER.")
+        namespace = self.namespace(cls)
+        setattr(self._env, name, namespace)
+        return namespace
+
+    def _next_call(self) -> int:
+        self._calls += 1
+        return self._calls
+
+    # -- time -------------------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> int:
+        """The world's first instant, in ms since the epoch: 2026-01-01T00:00:00Z."""
+        return WORLD_START_MS
+
+    @property
+    def now(self) -> int:
+        """Virtual time, in ms since the epoch."""
+        return (self._loop.start_us + self._loop.now) // US_PER_MS
+
+    async def run_for(self, ms: float) -> None:
+        """Run the world for ``ms`` milliseconds of virtual time."""
+        await _Drive(self._loop, self._loop.now + microseconds(ms, "run_for()"))
+
+    async def run_until(self, ms: float) -> None:
+        """Run the world until ``ms``, a moment in ms since the epoch (``world.start + 500``, say)."""
+        if isinstance(ms, bool) or not isinstance(ms, (int, float)):
+            raise TypeError(f"run_until() takes a moment in ms since the epoch, not {type(ms).__name__}.")
+        until = round(ms * US_PER_MS) - self._loop.start_us
+        if until < self._loop.now:
+            raise ValueError(
+                f"run_until({ms}) lies {self.now - ms:g} ms in the past; it takes a moment in ms since the epoch, "
+                "such as world.now + 500."
+            )
+        await _Drive(self._loop, until)
+
+    async def run_until_idle(self) -> None:
+        """Run the world until nothing is left to happen (evictions apart).
+
+        Raises a LimitError that names the object if one keeps re-arming its alarm.
+        """
+        scheduler = self._scheduler
+        scheduler.watch(self.limits.alarm_runs_until_idle)
+        await _Drive(self._loop, None, scheduler)
+        if scheduler.busiest is not None:
+            raise errors.LimitError(
+                f"{scheduler.busiest} keeps re-arming its alarm: {self.limits.alarm_runs_until_idle:,} runs, no end. "
+                "Run the world with run_for(ms) instead."
+            )
+
+    def run_sync(self, awaitable: Awaitable[T]) -> T:
+        """Run ``awaitable`` (a call, ``run_for``, a coroutine of yours) to its end, without an event loop."""
+        if running.loop is not None:
+            where = f" ({running.owner.label})" if running.owner is not None else ""
+            if inspect.iscoroutine(awaitable):
+                awaitable.close()
+            raise errors.WorldError(
+                f"run_sync() was called from inside {running.loop.name}{where}; there, await the call itself."
+            )
+        coroutine = awaitable if inspect.iscoroutine(awaitable) else _awaiting(awaitable)
+        while True:
+            try:
+                yielded = coroutine.send(None)
+                while yielded is not None:  # None lets a host's loop breathe; there is none here
+                    yielded = coroutine.throw(foreign(yielded, coroutine, self._loop))
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str | None = None) -> Promise[T]:
+        """Start a client: a coroutine outside of all objects that runs in the world's time.
+
+        Inside it ``await stub.method()``, ``scheduler.wait(ms)`` and ``Date.now()`` work while
+        other clients go on. The promise has its result.
+        """
+        if not inspect.iscoroutine(coroutine):
+            raise TypeError(f"spawn() takes a coroutine, such as spawn(client()), not {type(coroutine).__name__}.")
+        label = name or coroutine.__name__
+        promise: Promise[T] = Promise(self._loop)
+        task = Task(self._loop, coroutine, None, promise, label)
+        promise.source = _Client(label, task)
+        self._loop.soon(self._begin, task)
+        return promise
+
+    def _begin(self, task: Task) -> None:
+        self._loop.client_turn(task.step, None)
+
+    # -- what may happen to objects ---------------------------------------------------------------------
+
+    def evict(self, stub: Stub[Any]) -> None:
+        """Remove an idle object from memory, as 10 s without work would; what it stored stays."""
+        instance = self._instance(stub, "evict")
+        if instance is None:
+            return
+        if not instance.idle:
+            raise errors.WorldError(
+                f"{instance.label} is busy with {instance.under_way}, and only an idle object is evicted; run the "
+                "world further first, or use crash(stub)."
+            )
+        instance.evict()
+
+    def crash(self, stub: Stub[Any]) -> None:
+        """The object's isolate dies: memory and unconfirmed writes are gone, callers lose the connection.
+
+        A running alarm fails and the failure is not counted.
+        """
+        instance = self._instance(stub, "crash")
+        if instance is not None:
+            self._crash(instance)
+
+    async def restart(self, downtime_ms: float = 0) -> None:
+        """The process dies and starts again after ``downtime_ms``: all memory and all retry counters are gone.
+
+        Stored alarms are loaded; those that are overdue run at once, with retryCount 0.
+        """
+        self._outside("restart")
+        downtime = microseconds(downtime_ms, "restart(downtime_ms=...)")
+        self._stop_process()
+        await _Drive(self._loop, self._loop.now + downtime)
+        self._start_process()
+
+    def _stop_process(self) -> None:
+        self._realm.down = True
+        self._record("process.stopped", {})
+        for record in self._records():
+            if record.instance is not None:
+                lost = errors.Error(errors.NETWORK_LOST, retryable=True)
+                record.instance.die(lost, "object.crashed", process_gone=True)
+        self._scheduler.reload([])
+
+    def _start_process(self) -> None:
+        self._realm.down = False
+        self._record("process.started", {})
+        alarms = [(record.label, record.slot.committed) for record in self._records()]
+        self._scheduler.reload([(label, time) for label, time in alarms if time is not None])
+
+    # -- faults at a moment ------------------------------------------------------------------------------
+
+    def _plan_faults(self) -> None:
+        for index, fault in enumerate(self.faults.plan):
+            if fault.what != RAISE:
+                due = microseconds(fault.at_ms, f"the fault {str(fault)!r}")
+                self._loop.at(due, self._fault_due, (index, fault), background=True)
+
+    def _fault_due(self, planned: tuple[int, Fault]) -> None:
+        index, fault = planned
+        if fault.what == RESTART:
+            self.faults.strike(index)
+            self._record("fault.injected", {"what": RESTART, "downtime_ms": fault.downtime_ms})
+            self._stop_process()
+            back = self._loop.now + microseconds(fault.downtime_ms, "restart")
+            self._loop.at(back, lambda _: self._start_process())
+            return
+        instance = self._in_memory(fault.object)
+        if instance is None or (fault.what == EVICT and not instance.idle):
+            return
+        self.faults.strike(index)
+        instance.note("fault.injected", {"what": fault.what})
+        if fault.what == EVICT:
+            instance.evict()
+        else:
+            self._crash(instance)
+
+    def _in_memory(self, label: str) -> Instance | None:
+        namespace = self._namespaces.get(label.partition("/")[0])
+        record = None if namespace is None else namespace.by_label.get(label)
+        return None if record is None else record.instance
+
+    def _crash(self, instance: Instance) -> None:
+        instance.die(errors.Error(errors.NETWORK_LOST, retryable=True), "object.crashed", counts=False)
+
+    def _instance(self, stub: Stub[Any], call: str) -> Instance | None:
+        self._outside(call)
+        if not isinstance(stub, Stub):
+            raise TypeError(
+                f"{call}() takes a stub, such as namespace.getByName('tenant-42'), not {type(stub).__name__}."
+            )
+        if stub._record.realm is not self._realm:
+            raise errors.WorldError(f"{call}(): {stub._record.label} lives in another world.")
+        return stub._record.instance
+
+    def _outside(self, call: str) -> None:
+        if running.loop is self._loop and running.owner is not None:
+            raise errors.WorldError(f"{call}() acts on the world from outside; {running.owner.label} cannot call it.")
+        if self._loop.closed:
+            raise errors.WorldError(f"{self._loop.name} is closed; make a new World.")
+
+    # -- the scheduler's hands ---------------------------------------------------------------------------
+
+    def _records(self) -> list[Record]:
+        return [record for namespace in self._namespaces.values() for record in namespace.records]
+
+    def _find(self, label: str) -> Record:
+        return self._namespaces[label.partition("/")[0]].by_label[label]
+
+    def _dispatch_alarm(self, label: str, scheduled: int, retries: int) -> None:
+        self._find(label).dispatch_alarm(scheduled, retries)
+
+    def _abandon_alarm(self, label: str, scheduled: int) -> None:
+        self._find(label).abandon_alarm(scheduled)
+
+    def _record(self, kind: str, detail: dict[str, Any]) -> None:
+        if self._trace is not None:
+            self._trace.record((self._loop.now, "world", kind, detail))
+
+    # -- looking and leaving -----------------------------------------------------------------------------
+
+    @property
+    def trace(self) -> Trace:
+        """What has happened so far."""
+        if self._trace is None:
+            raise errors.WorldError(f"{self._loop.name} keeps no trace; make it with World(trace=True).")
+        return self._trace
+
+    @property
+    def unhandled(self) -> list[str]:
+        """The failed promises that nobody has awaited, in words."""
+        return [f"{promise}: {errors.describe(promise._value)}" for promise in self._loop.still_unhandled()]
+
+    async def close(self) -> None:
+        """Let go of everything; failures that nobody awaited are logged. Closing twice is fine."""
+        if running.loop is not None:
+            raise errors.WorldError(f"close() was called from inside {running.loop.name}; call it outside.")
+        if not self._closed_down:
+            for failure in self.unhandled:
+                _log.warning("A failure that nobody awaited: %s", failure)
+            self._shut()
+
+    def _shut(self) -> None:
+        self._closed_down = True
+        self._loop.closed = True
+        for record in self._records():
+            if record.instance is not None:
+                record.instance.abandon()
+            record.database.close()
+        self._loop.clear()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed_down", True):
+            self._shut()
+
+    def __repr__(self) -> str:
+        moment = "closed" if self._loop.closed else f"at {self._loop.now / US_PER_MS:g} ms"
+        return f"<World seed={self.seed} {moment}>"
+
+
+class _Drive:
+    """Awaiting it runs the world until a moment (µs), or until it is idle."""
+
+    def __init__(self, loop: Loop, until: int | None, watcher: Scheduler | None = None) -> None:
+        self._loop = loop
+        self._until = until
+        self._watcher = watcher
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        watcher = self._watcher
+        give_up = None if watcher is None else lambda: watcher.busiest is not None
+        return self._loop.driven(None, self._until, give_up)
+
+
+class _Client:
+    """Names a client in messages, and leads to what it waits for."""
+
+    __slots__ = ("name", "task")
+
+    def __init__(self, name: str, task: Task) -> None:
+        self.name = name
+        self.task = task
+
+    def __str__(self) -> str:
+        return f"{self.name}()"
+
+
+async def _awaiting(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+def _date(compat_date: str) -> str:
+    import datetime as dt
+
+    try:
+        return dt.date.fromisoformat(compat_date).isoformat()
+    except (TypeError, ValueError):
+        raise ValueError(f"World(compat_date={compat_date!r}): expected a date such as '2026-11-01'.") from None
