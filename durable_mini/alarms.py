@@ -186,7 +186,12 @@ class Scheduler:
         delay = base_us + round(base_us * self._jitter(name))
         due = self._loop.now + delay
         self._record(
-            name, "alarm.retry_scheduled", delay_ms=delay / US_PER_MS, retryCount=entry.retries, counted=outcome.counts
+            name,
+            "alarm.retry_scheduled",
+            delay_ms=delay / US_PER_MS,
+            base_ms=base_us // US_PER_MS,
+            retryCount=entry.retries,
+            counted=outcome.counts,
         )
         self._at(name, entry, due)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from durable_mini.errors import ObjectReset, WorldError
 from durable_mini.limits import US_PER_MS
-from durable_mini.loop import Loop, Promise, running
+from durable_mini.loop import TICKS_PER_TURN, Loop, Promise, running
 
 
 def current(what: str, outside: str) -> Loop:
@@ -19,8 +19,7 @@ def current(what: str, outside: str) -> Loop:
     loop = running.loop
     if loop is None:
         raise WorldError(f"{what} works inside an object, while its world runs; outside use {outside}.")
-    owner = running.owner
-    if owner is not None and not owner.alive:
+    if loop.owner is not None and not loop.owner.alive:
         raise ObjectReset
     if loop.interrupted:
         raise KeyboardInterrupt
@@ -29,6 +28,8 @@ def current(what: str, outside: str) -> Loop:
 
 def microseconds(ms: Any, what: str) -> int:
     """A span of ``ms`` milliseconds (0 or more, fractions allowed) in whole microseconds."""
+    if type(ms) is int and ms >= 0:
+        return ms * US_PER_MS
     if isinstance(ms, bool) or not isinstance(ms, (int, float)):
         raise TypeError(f"{what} takes a number of milliseconds, not {type(ms).__name__}.")
     if not (ms >= 0 and math.isfinite(ms)):
@@ -49,18 +50,6 @@ class Date:
         return (loop.start_us + loop.now + loop.spent) // US_PER_MS
 
 
-class _Wait:
-    """Names a timer in messages, without the cost of a string for each."""
-
-    __slots__ = ("ms",)
-
-    def __init__(self, ms: float) -> None:
-        self.ms = ms
-
-    def __str__(self) -> str:
-        return f"scheduler.wait({self.ms:g})"
-
-
 class scheduler:  # noqa: N801 - Cloudflare's spelling
     """Cloudflare's ``scheduler``: a timer as a promise."""
 
@@ -69,10 +58,10 @@ class scheduler:  # noqa: N801 - Cloudflare's spelling
         """A promise that settles after ``ms`` milliseconds of virtual time; other events run meanwhile."""
         loop = current("scheduler.wait()", "await world.run_for(ms)")
         span = microseconds(ms, "scheduler.wait()")
-        promise: Promise[None] = Promise(loop, _Wait(ms))
+        promise: Promise[None] = Promise(loop, ms)
         due = loop.now + loop.spent + span
-        if running.owner is not None:
-            running.owner.set_timer(due, promise)
+        if loop.owner is not None:
+            loop.owner.set_timer(due, promise)
         else:
             loop.at(due, _client_timer, promise)
         return promise
@@ -81,8 +70,11 @@ class scheduler:  # noqa: N801 - Cloudflare's spelling
 def _client_timer(promise: Promise[None]) -> None:
     loop = promise._loop
     if loop.trace is not None:
-        loop.trace.record((loop.now, "client", "timer.fired", {"ms": promise.source.ms}))  # type: ignore[attr-defined]
-    loop.client_turn(promise.fulfil, None)
+        loop.trace.record((loop.now, "client", "timer.fired", {"ms": promise.source}))  # type: ignore[dict-item]
+    loop.ticks = TICKS_PER_TURN
+    promise.fulfil_first(None)
+    if loop.microtasks:
+        loop.run_microtasks()
 
 
 def spin(ms: float) -> None:
@@ -91,7 +83,7 @@ def spin(ms: float) -> None:
     Only ``spin`` consumes virtual time; a real ``json.loads`` does not.
     """
     loop = current("spin()", "await world.run_for(ms)")
-    owner = running.owner
+    owner = loop.owner
     if owner is None:
         raise WorldError("spin() uses the CPU of an object; call it inside one of an object's methods.")
     loop.spent += microseconds(ms, "spin()")

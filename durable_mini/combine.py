@@ -101,7 +101,7 @@ def _promises(name: str, awaitables: tuple[Awaitable[Any], ...]) -> tuple[Loop, 
             f"{name}() outside of an object takes what stubs return, such as {name}(stub.a(), stub.b()); start a "
             "coroutine of your own with world.spawn(...)."
         )
-    owner, task = running.owner, running.task
+    owner, task = loop.owner, loop.task
     activity = task.activity if task is not None else name
     promises: list[Promise[Any]] = []
     for one in awaitables:
@@ -118,8 +118,7 @@ def _promises(name: str, awaitables: tuple[Awaitable[Any], ...]) -> tuple[Loop, 
             promise: Promise[Any] = Promise(loop, f"{one.__name__}()")
             started = Task(loop, one, owner, promise, activity)
             promise.source = _Started(one.__name__, started)
-            started.step()
-            running.task = task
+            loop.start_nested(started)
             promises.append(promise)
         else:
             raise TypeError(f"{name}() takes promises and coroutines, not a {type(one).__name__}.")

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from durable_mini.clock import current
-from durable_mini.loop import running
 
 
 class console:  # noqa: N801 - Cloudflare's spelling
@@ -17,7 +16,7 @@ class console:  # noqa: N801 - Cloudflare's spelling
         """Add the parts, joined by spaces; what is no str is written as JSON."""
         loop = current("console.log()", "print")
         if loop.trace is not None:
-            label = running.owner.label if running.owner is not None else "client"
+            label = loop.owner.label if loop.owner is not None else "client"
             text = " ".join(part if isinstance(part, str) else _json(part) for part in parts)
             loop.trace.record((loop.now + loop.spent, label, "console.log", {"line": text}))
 

@@ -33,29 +33,28 @@ class InputGate:
     ``busy`` means that a turn runs, or that its CPU time has not passed yet.
     """
 
-    __slots__ = ("_opening", "_waiting", "busy", "innermost")
+    __slots__ = ("_opening", "_waiting", "busy", "innermost", "waiting")
 
     def __init__(self) -> None:
         self.innermost: Section | None = None
         self.busy = False
+        self.waiting = 0
+        """How many events wait to be let in."""
         self._opening: deque[tuple[Section, Admitted, Any]] = deque()
         self._waiting: deque[tuple[Section | None, Admitted, Any]] = deque()
 
-    @property
-    def waiting(self) -> int:
-        """How many events wait to be let in."""
-        return len(self._waiting) + len(self._opening)
-
     def admits(self, section: Section | None) -> bool:
         """Whether an event of ``section`` may enter now."""
-        return not self.busy and self.innermost is section and not self._waiting and not self._opening
+        return not self.busy and self.innermost is section and not self.waiting
 
     def wait(self, section: Section | None, function: Admitted, argument: Any) -> None:
         """Queue an event until the gate admits it."""
+        self.waiting += 1
         self._waiting.append((section, function, argument))
 
     def open_section(self, section: Section, function: Admitted, argument: Any) -> None:
         """Queue the beginning of a critical section; it goes before every waiting event."""
+        self.waiting += 1
         self._opening.append((section, function, argument))
 
     def close_section(self, section: Section) -> None:
@@ -70,11 +69,13 @@ class InputGate:
         for index, (section, function, argument) in enumerate(self._opening):
             if section.parent is self.innermost:
                 del self._opening[index]
+                self.waiting -= 1
                 self.innermost = section
                 return section, function, argument
         for index, (origin, function, argument) in enumerate(self._waiting):
             if origin is self.innermost:
                 del self._waiting[index]
+                self.waiting -= 1
                 return origin, function, argument
         return None
 
@@ -82,21 +83,16 @@ class InputGate:
 class OutputGate:
     """What a turn wants to send, in order, until its writes are committed."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("held",)
 
     def __init__(self) -> None:
-        self._held: list[tuple[Admitted, Any]] = []
+        self.held: list[tuple[Admitted, Any]] = []
 
     def hold(self, function: Admitted, argument: Any) -> None:
         """Keep ``function(argument)``, an event that leaves the object, until the gate opens."""
-        self._held.append((function, argument))
+        self.held.append((function, argument))
 
     def take(self) -> list[tuple[Admitted, Any]]:
         """Everything that is held; the gate is empty afterwards."""
-        held, self._held = self._held, []
+        held, self.held = self.held, []
         return held
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing is held."""
-        return not self._held

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json as _json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.clock import current
 from durable_mini.errors import Error, WorldError
-from durable_mini.loop import Promise, running
+
+if TYPE_CHECKING:
+    from durable_mini.loop import Promise
 
 Body = str | bytes | None
 _NO_JSON: Final = object()
@@ -137,7 +139,7 @@ def fetch(url: str | Request, **options: Any) -> Promise[Response]:
     it is awaited.
     """
     loop = current("fetch()", "a call to an object")
-    owner = running.owner
+    owner = loop.owner
     if owner is None:
         raise WorldError(f"fetch() is made by an object, and a client of {loop.name} is running; call stub.fetch(...).")
     request = url.copied() if isinstance(url, Request) and not options else Request(url, **options)  # type: ignore[arg-type]

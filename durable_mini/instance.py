@@ -19,7 +19,7 @@ from durable_mini.alarms import CANCELLED, SUCCEEDED, Outcome, Scheduler
 from durable_mini.gates import InputGate, OutputGate, Section
 from durable_mini.http import Request, Response
 from durable_mini.limits import US_PER_MS, Limits
-from durable_mini.loop import FULFILLED, Loop, Promise, Task, Timer, calls_learner_code, running
+from durable_mini.loop import FULFILLED, TICKS_PER_TURN, Loop, Promise, Task, Timer, calls_learner_code
 
 if TYPE_CHECKING:
     from durable_mini.faults import Injector
@@ -40,6 +40,9 @@ class Realm:
     scheduler: Scheduler
     eviction_us: int
     keep_alarm: bool
+    watch: dict[str, str]
+    """Queries by name that are run after each commit, for the trace."""
+
     faults: Injector | None = None
     down: bool = False
     """The process is away (a restart with downtime): calls are refused."""
@@ -49,7 +52,8 @@ class Call:
     """One call through a stub, from sending to reply."""
 
     __slots__ = (
-        "arguments", "caller", "kind", "label", "method", "number", "on_error", "options", "promise", "section", "task",
+        "arguments", "caller", "instance", "kind", "label", "method", "number", "on_error", "options", "promise",
+        "section", "task",
     )  # fmt: skip
 
     def __init__(
@@ -73,9 +77,23 @@ class Call:
         self.number = number
         self.section = caller.section if caller is not None else None
         self.promise: Promise[Any]
+        self.instance: Instance
+        """The one that runs it."""
         self.task: Task | None = None
         self.on_error: Callable[[Exception], None] | None = None
         """Told when the object itself failed: the stub breaks."""
+
+    def fulfil(self, value: Any) -> None:
+        """The method returned ``value``."""
+        self.instance.reply(self, value, failed=False)
+
+    def reject(self, error: BaseException) -> None:
+        """The method raised ``error``."""
+        self.instance.reply(self, error, failed=True)
+
+    def settled(self, promise: Promise[Any]) -> None:
+        """The promise that the method returned has settled."""
+        self.instance.reply(self, promise._value, failed=promise._state != FULFILLED)
 
     def __str__(self) -> str:
         return f"{self.label}.{self.method}()"
@@ -200,10 +218,11 @@ class Instance:
 
     def check(self) -> None:
         """Raise unless code of this instance is running."""
-        if running.owner is not self or not self.alive or self.loop.interrupted:
+        loop = self.loop
+        if loop.owner is not self or not self.alive or loop.interrupted:
             if not self.alive:
                 raise errors.ObjectReset
-            if self.loop.interrupted and running.loop is self.loop:
+            if loop.interrupted and loop.owner is self:
                 raise KeyboardInterrupt
             raise errors.WorldError(
                 f"ctx of {self.label} was used outside of its own methods; call a method of the object instead."
@@ -212,7 +231,7 @@ class Instance:
     def settled(self, value: Any) -> Promise[Any]:
         """A promise that has ``value``."""
         promise: Promise[Any] = Promise(self.loop)
-        promise.fulfil(value)
+        promise._state, promise._value = FULFILLED, value
         return promise
 
     def next_turn(self, source: str) -> Promise[Any]:
@@ -242,8 +261,8 @@ class Instance:
 
     def _timer_fired(self, promise: Promise[None]) -> None:
         if self.loop.trace is not None:
-            self.note("timer.fired", {"ms": promise.source.ms})  # type: ignore[attr-defined]
-        promise.fulfil(None)
+            self.note("timer.fired", {"ms": promise.source})  # type: ignore[dict-item]  # a timer's source is its ms
+        promise.fulfil_first(None)
 
     # -- turns --------------------------------------------------------------------------------------
 
@@ -254,7 +273,8 @@ class Instance:
         gate = self.gate
         if gate.admits(section):
             self._turn(section, function, argument)
-            self._drain()
+            if gate.waiting or self._first:
+                self._drain()
         else:
             gate.wait(section, function, argument)
 
@@ -282,8 +302,9 @@ class Instance:
         loop = self.loop
         self.gate.busy = True
         self.section = section
-        running.owner = self
+        loop.owner = self
         loop.spent = 0
+        loop.ticks = TICKS_PER_TURN
         try:
             function(argument)
             if loop.microtasks:
@@ -295,7 +316,7 @@ class Instance:
             self.die(errors.Error(f"{type(error).__name__}: {self.label} was stopped."), "object.reset")
             raise
         finally:
-            running.owner = running.task = None
+            loop.owner = loop.task = None
             spent, loop.spent = loop.spent, 0
             if spent and self.alive:
                 loop.at(loop.now + spent, self._spent)
@@ -312,12 +333,16 @@ class Instance:
         if not self.alive:
             self._close_tasks()
             return
-        failure = self._commit()
+        database = self.record.database
+        committed = database.in_transaction
+        failure = self._commit() if committed or database.broken is not None else None
         if failure is not None:
             self.die(failure, "object.reset")
             self._close_tasks()
             return
-        if not self.output.empty:
+        if self.realm.watch and (committed or self.record.seen_generation != database.generation):
+            self.record.look()
+        if self.output.held:
             soon = self.loop.soon
             for function, argument in self.output.take():
                 soon(function, argument)
@@ -350,6 +375,7 @@ class Instance:
             )
             return
         self._calls[call] = None
+        call.instance = self
         if self.loop.trace is not None and not self.gate.admits(None):
             self.note("request.queued", {"call": call.number, "method": call.method})
         self.enter(None, self._run_call, call)
@@ -363,16 +389,15 @@ class Instance:
         except errors.ObjectReset:
             return
         except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
-            self._reply(call, error, failed=True)
+            self.reply(call, error, failed=True)
             return
         if isinstance(result, CoroutineType):
-            call.task = Task(self.loop, result, self, _CallEnd(self, call), self.record.activity(call.method))
+            call.task = Task(self.loop, result, self, call, self.record.activity(call.method))
             call.task.step()
         elif isinstance(result, Promise):
-            end = _CallEnd(self, call)
-            result.when_settled(end.settled)
+            result.when_settled(call.settled)
         else:
-            self._reply(call, result, failed=False)
+            self.reply(call, result, failed=False)
 
     def _method(self, call: Call) -> Callable[..., Any]:
         name = call.method
@@ -391,7 +416,7 @@ class Instance:
             raise error
         return method  # type: ignore[no-any-return]
 
-    def _reply(self, call: Call, result: Any, *, failed: bool) -> None:
+    def reply(self, call: Call, result: Any, *, failed: bool) -> None:
         """The call has ended; its reply leaves once the turn is committed."""
         if not failed:
             try:
@@ -411,7 +436,9 @@ class Instance:
                     f"{call} returned a {type(result).__name__}; fetch() returns a Response: Response.json(...)."
                 )
             return result.copied()
-        return values.clone(result, f"the result of {call}")
+        return (
+            values.clone(result, "the result of {}", str(call)) if result.__class__ not in values.IMMUTABLE else result
+        )
 
     def _send_reply(self, reply: tuple[Call, Any, bool]) -> None:
         call, result, failed = reply
@@ -520,7 +547,7 @@ class Instance:
     def fetch(self, request: Request) -> Promise[Response]:
         """Call the outside world; the call leaves once the turn's writes are committed."""
         promise: Promise[Response] = Promise(self.loop, f"fetch({request.url})")
-        task = running.task
+        task = self.loop.task
         activity = task.activity if task is not None else "constructor"
         number = self._effects.get(activity, 0)
         self._effects[activity] = number + 1
@@ -635,7 +662,7 @@ class Instance:
             if not process_gone:
                 self.loop.soon(lambda _: self.realm.scheduler.finished(self.label, outcome))
         self.loop.drop(self._is_timer_of_mine)
-        if running.owner is not self:
+        if self.loop.owner is not self:
             self._close_tasks()
 
     def _is_timer_of_mine(self, function: Callable[[Any], None]) -> bool:
@@ -648,13 +675,13 @@ class Instance:
         self._close_tasks()
 
     def _close_tasks(self) -> None:
-        before = running.owner
-        running.owner = self
+        loop = self.loop
+        before, loop.owner = loop.owner, self
         try:
             for task in list(self.tasks):
                 task.close()
         finally:
-            running.owner = before
+            loop.owner = before
         self.tasks.clear()
 
 
@@ -662,34 +689,12 @@ _TIMERS = frozenset({Instance._timer_rang, Instance._block_took_too_long, Instan
 """Events that concern nobody once their instance is dead."""
 
 
-class _CallEnd:
-    """What the task of a call reports to."""
-
-    __slots__ = ("_call", "_instance")
-
-    def __init__(self, instance: Instance, call: Call) -> None:
-        self._instance = instance
-        self._call = call
-
-    def settled(self, promise: Promise[Any]) -> None:
-        if promise._state == FULFILLED:
-            self.fulfil(promise._value)
-        else:
-            self.reject(promise._value)
-
-    def fulfil(self, value: Any) -> None:
-        self._instance._reply(self._call, value, failed=False)
-
-    def reject(self, error: BaseException) -> None:
-        self._instance._reply(self._call, error, failed=True)
-
-
 def deliver_reply(call: Call, result: Any, failed: bool) -> None:
     """Settle the caller's promise, in a turn of the caller's."""
     promise = call.promise
     if failed and call.on_error is not None and (result.durableObjectReset or result.retryable):
         call.on_error(result)
-    settle = promise.reject if failed else promise.fulfil
+    settle = promise.reject if failed else promise.fulfil_first
     caller = call.caller
     if caller is None:
         promise._loop.client_turn(settle, result)

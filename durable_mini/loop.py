@@ -26,11 +26,19 @@ from durable_mini.limits import US_PER_MS, Limits
 if TYPE_CHECKING:
     from durable_mini.trace import Trace
 
+try:  # the function below signal.signal, which turns every answer into an enum at ten times the cost
+    from _signal import signal as _set_handler  # type: ignore[import-not-found]  # no stub, being CPython's own
+except ImportError:  # an interpreter that has no such module
+    from signal import signal as _set_handler
+
 T = TypeVar("T")
 
 PENDING: Final = 0
 FULFILLED: Final = 1
 REJECTED: Final = 2
+
+TICKS_PER_TURN: Final = 1_000
+"""Awaits of settled promises that a turn goes on with directly; an endless loop of them soon meets the queue's limit."""
 
 SLICE_EVENTS: Final = 256
 """Events between two yields to the host's event loop: about 8 ms of work.
@@ -39,6 +47,7 @@ A count and not a time, so that what other host tasks do in between falls at the
 of every run.
 """
 
+_SIGINT: Final = int(signal.SIGINT)
 _MAIN_THREAD: Final = threading.main_thread().ident
 _PACKAGE: Final = __name__.partition(".")[0]
 
@@ -52,11 +61,9 @@ class Owner(Protocol):
 
 
 class _Running(threading.local):
-    """What this thread is stepping right now."""
+    """The loop that this thread is stepping right now, if any."""
 
     loop: Loop | None = None
-    owner: Any = None  # the Owner of the turn; None in a client's turn and outside of turns
-    task: Task | None = None
 
 
 running: Final = _Running()
@@ -83,16 +90,17 @@ class Promise(Generic[T]):
     cell or a script, ``await`` runs the world in virtual time until it does.
     """
 
-    __slots__ = ("_loop", "_state", "_value", "_waiters", "_watched", "source")
+    __slots__ = ("_loop", "_others", "_state", "_value", "_waiter", "_watched", "source")
 
     def __init__(self, loop: Loop, source: object = None) -> None:
         self._loop = loop
         self._state = PENDING
         self._value: Any = None
-        self._waiters: list[Callable[[Promise[Any]], None]] | None = None
+        self._waiter: Callable[[Promise[Any]], None] | None = None
+        self._others: list[Callable[[Promise[Any]], None]] | None = None
         self._watched = False
         self.source = source
-        """What settles it: a call, a timer's text, a task. Only for messages."""
+        """What settles it: a call, a task, words, or the milliseconds of a timer. Only for messages."""
 
     @property
     def settled(self) -> bool:
@@ -114,7 +122,7 @@ class Promise(Generic[T]):
         if self._state == PENDING:
             self._state = FULFILLED
             self._value = value
-            if self._waiters is not None:
+            if self._waiter is not None:
                 self._wake()
 
     def reject(self, error: BaseException) -> None:
@@ -122,30 +130,51 @@ class Promise(Generic[T]):
         if self._state == PENDING:
             self._state = REJECTED
             self._value = error
-            if self._waiters is not None:
+            if self._waiter is not None:
                 self._wake()
             if not self._watched:
                 self._loop.rejected_unwatched(self)
+
+    def fulfil_first(self, value: T) -> None:
+        """Settle with ``value`` at the beginning of a turn: the first microtask is run at once."""
+        if self._state != PENDING or self._waiter is None:
+            self.fulfil(value)
+            return
+        self._state = FULFILLED
+        self._value = value
+        waiter, self._waiter = self._waiter, None
+        if self._others is not None:
+            self._loop.microtasks.extend([(other, self) for other in self._others])
+            self._others = None
+        waiter(self)
 
     def when_settled(self, waiter: Callable[[Promise[Any]], None]) -> None:
         """Call ``waiter(promise)`` in a microtask once the promise has settled."""
         self._watched = True
         if self._state != PENDING:
             self._loop.microtasks.append((waiter, self))
-        elif self._waiters is None:
-            self._waiters = [waiter]
+        elif self._waiter is None:
+            self._waiter = waiter
+        elif self._others is None:
+            self._others = [waiter]
         else:
-            self._waiters.append(waiter)
+            self._others.append(waiter)
 
     def _wake(self) -> None:
         microtasks = self._loop.microtasks
-        for waiter in self._waiters or ():
-            microtasks.append((waiter, self))
-        self._waiters = None
+        microtasks.append((self._waiter, self))  # type: ignore[arg-type]  # only called when there is one
+        self._waiter = None
+        if self._others is not None:
+            microtasks.extend([(other, self) for other in self._others])
+            self._others = None
 
     def __await__(self) -> Generator[Any, Any, T]:
         loop = running.loop
         if loop is self._loop:
+            if self._state != PENDING and loop.ticks > 0 and not loop.microtasks and not loop.nested:
+                # the microtask would be the very next thing to run: go on without it
+                loop.ticks -= 1
+                return self.result()
             value: T = yield self
             return value
         self._watched = True
@@ -158,6 +187,8 @@ class Promise(Generic[T]):
         return self.result()
 
     def __str__(self) -> str:
+        if isinstance(self.source, (int, float)):
+            return f"scheduler.wait({self.source:g})"
         return str(self.source) if self.source is not None else "a promise"
 
     def __repr__(self) -> str:
@@ -200,7 +231,8 @@ class Task:
         if owner is not None and not owner.alive:
             return
         self.waits_for = None
-        running.task = self
+        loop = self._loop
+        loop.task = self
         coroutine = self.coroutine
         try:
             if settled is None:
@@ -209,8 +241,8 @@ class Task:
                 awaited = coroutine.send(settled._value)
             else:
                 awaited = coroutine.throw(settled._value)
-            while awaited.__class__ is not Promise or awaited._loop is not self._loop:
-                awaited = coroutine.throw(foreign(awaited, coroutine, self._loop))
+            while awaited.__class__ is not Promise or awaited._loop is not loop:
+                awaited = coroutine.throw(foreign(awaited, coroutine, loop))
         except StopIteration as stop:
             self._forget()
             self.done.fulfil(stop.value)
@@ -227,13 +259,7 @@ class Task:
             raise
         else:
             self.waits_for = awaited
-            awaited._watched = True
-            if awaited._state != PENDING:
-                self._loop.microtasks.append((self.step, awaited))
-            elif awaited._waiters is None:
-                awaited._waiters = [self.step]
-            else:
-                awaited._waiters.append(self.step)
+            awaited.when_settled(self.step)
 
     def close(self) -> None:
         """End the coroutine at once, without a result; its ``finally`` blocks run."""
@@ -322,6 +348,14 @@ class Loop:
         self.spent = 0
         """Microseconds of CPU that the running turn has used so far."""
         self.microtasks: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self.owner: Any = None
+        """The instance whose turn runs; None in a client's turn and outside of turns."""
+        self.task: Task | None = None
+        """The task that is being stepped."""
+        self.nested = False
+        """Whether code that goes on afterwards has started the running step."""
+        self.ticks = 0
+        """How many awaits of the running turn may still go on without a microtask."""
         self.closed = False
         self.interrupted = False
         self.unhandled: list[Promise[Any]] = []
@@ -394,13 +428,14 @@ class Loop:
 
     # -- turns --------------------------------------------------------------------------------
 
-    def start(self, coroutine: Coroutine[Any, Any, Any], owner: Owner | None, done: Settles, activity: str) -> Task:
-        """Begin a coroutine in the running turn, up to its first await."""
-        task = Task(self, coroutine, owner, done, activity)
-        before = running.task
-        task.step()
-        running.task = before
-        return task
+    def start_nested(self, task: Task) -> None:
+        """Begin a task from within running code, which goes on afterwards."""
+        before, self.task = self.task, task
+        nested, self.nested = self.nested, True
+        try:
+            task.step()
+        finally:
+            self.task, self.nested = before, nested
 
     def run_microtasks(self) -> None:
         """Run microtasks until none is left, or raise a LimitError."""
@@ -419,6 +454,7 @@ class Loop:
 
     def client_turn(self, function: Callable[[Any], None], argument: Any) -> None:
         """A turn of nobody's object: settle a client's promise, step a client's task."""
+        self.ticks = TICKS_PER_TURN
         function(argument)
         if self.microtasks:
             self.run_microtasks()
@@ -505,7 +541,7 @@ class Loop:
         before = None
         on_main = threading.get_ident() == _MAIN_THREAD
         if on_main:
-            before = signal.signal(signal.SIGINT, self._interrupt)
+            before = _set_handler(_SIGINT, self._interrupt)
         running.loop = self
         self._stepping = True
         try:
@@ -513,9 +549,9 @@ class Loop:
         finally:
             self._stepping = False
             self.interrupted = False
-            running.loop = running.owner = running.task = None
+            running.loop = self.owner = self.task = None
             if on_main:
-                signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+                _set_handler(_SIGINT, signal.SIG_DFL if before is None else before)
 
     def _interrupt(self, _signal: int, frame: FrameType | None) -> None:
         """SIGINT while stepping: stop at the next safe place, inside a learner's code at once."""
@@ -578,7 +614,7 @@ class Loop:
                 f"{self.name} is being run by another thread; a world has one driver at a time. Await it there, or "
                 "make a World of your own in this thread."
             )
-        inside = f" by {running.owner.label}" if running.owner is not None else ""
+        inside = f" by {self.owner.label}" if self.owner is not None else ""
         return (
             f"{self.name} is running{inside} and cannot be run from within itself; inside an object use "
             "scheduler.wait(ms) to let time pass, and await to wait for a call."

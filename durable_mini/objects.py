@@ -7,9 +7,10 @@ in memory: its identity, its database, its alarm.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from durable_mini import draws, errors, values
 from durable_mini.alarms import Outcome
@@ -23,6 +24,9 @@ from durable_mini.storage.alarm import AlarmSlot
 from durable_mini.storage.keyvalue import KeyValue
 
 T = TypeVar("T")
+
+WATCHED_ROWS: Final = 20
+"""Rows of a watched query that one event of the trace shows."""
 
 
 class DurableObjectState:
@@ -81,6 +85,8 @@ class Record:
         self._instances = 0
         self._alarm_runs = 0
         self._activities: dict[str, int] = {}
+        self.seen_generation = 0
+        self._seen: dict[str, str] = {}
         self._unit: Callable[[], float] | None = None
         self.database = Database(
             realm.limits,
@@ -138,6 +144,22 @@ class Record:
     def delete(self) -> None:
         """There is no committed alarm any more."""
         self.realm.scheduler.delete(self.label)
+
+    def look(self) -> None:
+        """Run the world's watched queries; results that have changed go to the trace."""
+        if self.realm.loop.trace is None:
+            return
+        self.seen_generation = self.database.generation
+        for name, sql in self.realm.watch.items():
+            try:
+                rows = self.database.own(sql).fetchall()
+            except errors.Error:
+                continue  # no such table yet
+            shown = json.dumps(rows[:WATCHED_ROWS], default=lambda blob: f"{len(blob)} bytes")
+            if shown != self._seen.get(name, "[]"):
+                self._seen[name] = shown
+                more = {"total": len(rows)} if len(rows) > WATCHED_ROWS else {}
+                self._record("storage.rows", {"of": name, "rows": shown, **more})
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -219,10 +241,14 @@ class Stub(Generic[T]):
         return partial(self._call, method)
 
     def _call(self, method: str, /, *arguments: Any, **options: Any) -> Promise[Any]:
-        copied = tuple([values.clone(argument, f"argument {index + 1} of {method}()")
-                        for index, argument in enumerate(arguments)])  # fmt: skip
-        named = {key: values.clone(value, f"argument {key} of {method}()") for key, value in options.items()}
-        return self._send(method, "rpc", copied, named)
+        for index, argument in enumerate(arguments):
+            if argument.__class__ not in values.IMMUTABLE:
+                copy = values.clone(argument, f"argument {index + 1} of {method}()")
+                arguments = (*arguments[:index], copy, *arguments[index + 1 :])
+        for key, argument in options.items():
+            if argument.__class__ not in values.IMMUTABLE:
+                options[key] = values.clone(argument, f"argument {key} of {method}()")
+        return self._send(method, "rpc", arguments, options)
 
     def fetch(self, request: Request | str, **options: Any) -> Promise[Response]:
         """Send a request to the object's ``fetch`` method; ``fetch(url, method=, json=, ...)`` makes one."""
@@ -240,7 +266,7 @@ class Stub(Generic[T]):
                     f"{record.label} lives in {loop.name}, but {running.loop.name} is running; keep both classes in "
                     "one world."
                 )
-            caller = running.owner
+            caller = loop.owner
             if caller is not None:
                 caller.check()
         if loop.closed:

@@ -37,6 +37,7 @@ KINDS: Final = (
     "storage.confirmed",
     "storage.rolled_back",
     "storage.full",
+    "storage.rows",
     "alarm.set",
     "alarm.deleted",
     "alarm.due",
@@ -54,6 +55,7 @@ KINDS: Final = (
     "cpu.spun",
     "promise.unhandled",
     "fault.injected",
+    "fault.missed",
     "process.stopped",
     "process.started",
 )

@@ -20,19 +20,20 @@ from durable_mini.errors import DataCloneError
 _SET_TAG: Final = 258
 """The registered CBOR tag of a set."""
 
-_IMMUTABLE: Final = frozenset({type(None), bool, int, float, str, bytes})
+IMMUTABLE: Final = frozenset({type(None), bool, int, float, str, bytes})
+"""Types whose values need no copy."""
 
 
-def clone(value: Any, what: str) -> Any:
-    """A deep copy of ``value``; ``what`` names it in the error when it cannot be copied."""
-    if value.__class__ in _IMMUTABLE:
+def clone(value: Any, what: str, *names: str) -> Any:
+    """A deep copy of ``value``; ``what.format(*names)`` names it in the error when it cannot be copied."""
+    if value.__class__ in IMMUTABLE:
         return value
-    return _copy(value, what, "", {})
+    return _copy(value, what.format(*names) if names else what, "", {})
 
 
 def _copy(value: Any, what: str, path: str, seen: dict[int, Any]) -> Any:
     kind = value.__class__
-    if kind in _IMMUTABLE:
+    if kind in IMMUTABLE:
         return value
     if id(value) in seen:
         return seen[id(value)]
@@ -67,7 +68,7 @@ def _copy(value: Any, what: str, path: str, seen: dict[int, Any]) -> Any:
 
 
 def _key(key: Any, what: str, path: str) -> Any:
-    if key.__class__ in _IMMUTABLE:
+    if key.__class__ in IMMUTABLE:
         return key
     if isinstance(key, tuple):
         return tuple(_key(part, what, path) for part in key)
@@ -90,28 +91,38 @@ def _codec() -> ModuleType:
     return cbor2
 
 
-class _Scalars(threading.local):
-    """One encoder a thread, kept: making one costs more than ten small encodings."""
+class _Codecs(threading.local):
+    """An encoder and a decoder a thread, kept: making one costs more than ten small values."""
 
     encoder: Any = None
+    decoder: Any = None
 
 
-_scalars: Final = _Scalars()
+_codecs: Final = _Codecs()
 
 
-def encode(value: Any, what: str) -> bytes:
+def encode(value: Any, what: str, *names: str) -> bytes:
     """``value`` as bytes to store; the error of :func:`clone` if it cannot be."""
     try:
-        if value.__class__ in _IMMUTABLE:
-            encoder = _scalars.encoder or _codec().CBOREncoder(io.BytesIO())
-            _scalars.encoder = None  # taken while in use: an encoder that failed is not used again
+        if value.__class__ in IMMUTABLE:
+            encoder = _codecs.encoder or _codec().CBOREncoder(io.BytesIO())
+            _codecs.encoder = None  # taken while in use: one that failed is not used again
             data: bytes = encoder.encode_to_bytes(value)
-            _scalars.encoder = encoder
+            _codecs.encoder = encoder
             return data
-        shared: bytes = _codec().dumps(_canonical(clone(value, what), {}), value_sharing=True)
+        shared: bytes = _codec().dumps(_canonical(clone(value, what, *names), {}), value_sharing=True)
     except UnicodeEncodeError:
-        raise lone_surrogate(what) from None
+        raise lone_surrogate(what.format(*names)) from None
     return shared
+
+
+def decode(data: bytes) -> Any:
+    """The value that :func:`encode` stored."""
+    decoder = _codecs.decoder or _codec().CBORDecoder(io.BytesIO())
+    _codecs.decoder = None
+    value = decoder.decode_from_bytes(data)
+    _codecs.decoder = decoder
+    return value
 
 
 def lone_surrogate(what: str) -> DataCloneError:
@@ -139,8 +150,3 @@ def _canonical(value: Any, seen: dict[int, Any]) -> Any:
             value[:] = [_canonical(item, seen) for item in value]
         return value
     return value
-
-
-def decode(data: bytes) -> Any:
-    """The value that :func:`encode` stored."""
-    return _codec().loads(data)

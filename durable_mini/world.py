@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import logging
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from typing import Any, Self, TypeVar
 
 from durable_mini import draws, errors
@@ -37,6 +38,8 @@ class World:
     eviction_ms: how long an object stays in memory when nothing is under way.
     limits: the runtime's numbers; a :class:`Limits` or a dict of those to change.
     faults: a :class:`FaultPlan` to carry out.
+    watch: SQL queries by name that the runtime runs on each object after its commits; where a
+        result has changed, the trace gets a ``storage.rows`` event with it.
     trace: whether to keep a trace; without one a world is about twice as fast.
     """
 
@@ -50,6 +53,7 @@ class World:
         eviction_ms: float | None = None,
         limits: Limits | dict[str, Any] | None = None,
         faults: FaultPlan | None = None,
+        watch: Mapping[str, str] | None = None,
         trace: bool = True,
     ) -> None:
         self._closed_down = True  # until everything below has been accepted
@@ -80,11 +84,12 @@ class World:
             seed,
             self._scheduler,
             eviction_us=microseconds(eviction, "World(eviction_ms=...)"),
+            watch=dict(watch or {}),
             keep_alarm=_date(compat_date) < DELETE_ALL_DELETES_ALARM,
         )
         self._env = Environment()
         self._namespaces: dict[str, Namespace[Any]] = {}
-        self._calls = 0
+        self._next_call = itertools.count(1).__next__
         self._closed_down = False
         self.faults = Injector(FaultPlan() if faults is None else faults)
         """The fault plan at work, and what of it has not struck."""
@@ -117,10 +122,6 @@ class World:
         setattr(self._env, name, namespace)
         return namespace
 
-    def _next_call(self) -> int:
-        self._calls += 1
-        return self._calls
-
     # -- time -------------------------------------------------------------------------------------------
 
     @property
@@ -132,6 +133,11 @@ class World:
     def now(self) -> int:
         """Virtual time, in ms since the epoch."""
         return (self._loop.start_us + self._loop.now) // US_PER_MS
+
+    @property
+    def now_us(self) -> int:
+        """Virtual time in microseconds since the world began: the ``t`` of trace events."""
+        return self._loop.now
 
     async def run_for(self, ms: float) -> None:
         """Run the world for ``ms`` milliseconds of virtual time."""
@@ -166,7 +172,8 @@ class World:
     def run_sync(self, awaitable: Awaitable[T]) -> T:
         """Run ``awaitable`` (a call, ``run_for``, a coroutine of yours) to its end, without an event loop."""
         if running.loop is not None:
-            where = f" ({running.owner.label})" if running.owner is not None else ""
+            inside = running.loop.owner
+            where = f" ({inside.label})" if inside is not None else ""
             if inspect.iscoroutine(awaitable):
                 awaitable.close()
             raise errors.WorldError(
@@ -268,6 +275,9 @@ class World:
             return
         instance = self._in_memory(fault.object)
         if instance is None or (fault.what == EVICT and not instance.idle):
+            why = "not in memory" if instance is None else f"busy with {instance.under_way}"
+            if self._trace is not None:
+                self._trace.record((self._loop.now, fault.object, "fault.missed", {"what": fault.what, "why": why}))
             return
         self.faults.strike(index)
         instance.note("fault.injected", {"what": fault.what})
@@ -295,8 +305,10 @@ class World:
         return stub._record.instance
 
     def _outside(self, call: str) -> None:
-        if running.loop is self._loop and running.owner is not None:
-            raise errors.WorldError(f"{call}() acts on the world from outside; {running.owner.label} cannot call it.")
+        if running.loop is self._loop and self._loop.owner is not None:
+            raise errors.WorldError(
+                f"{call}() acts on the world from outside; {self._loop.owner.label} cannot call it."
+            )
         if self._loop.closed:
             raise errors.WorldError(f"{self._loop.name} is closed; make a new World.")
 

@@ -88,7 +88,7 @@ class DurableObjectStorage:
     def get(self, key: str | Iterable[str], default: Any = None, **_options: Any) -> Promise[Any]:
         """The value of a key (``default`` if it is not stored), or a dict of several."""
         self._check()
-        if isinstance(key, str) or not isinstance(key, Iterable):
+        if key.__class__ is str or isinstance(key, str) or not isinstance(key, Iterable):
             value = self._store.get(key)
             return self._host.settled(default if isinstance(value, Missing) else value)
         return self._host.settled(self._store.get_many(key))
@@ -96,12 +96,12 @@ class DurableObjectStorage:
     def put(self, key: str | Mapping[str, Any], *value: Any, **_options: Any) -> Promise[None]:
         """``put(key, value)`` or ``put({key: value, ...})``: store copies."""
         self._check()
-        if isinstance(key, Mapping):
+        if len(value) == 1 and not isinstance(key, dict):
+            self._store.put(key, value[0])  # type: ignore[arg-type]  # a key that is no str is refused there
+        elif isinstance(key, Mapping):
             if value:
                 raise TypeError("put() takes a key and a value, or one dict of them.")
             self._store.put_many(key)
-        elif len(value) == 1:
-            self._store.put(key, value[0])
         else:
             raise TypeError(
                 f"put({key!r}) takes one value after the key, not {len(value)}; put(key, None) stores null."

@@ -166,11 +166,11 @@ class Database:
             self.in_transaction = True
             self.changed = False
 
-    def wrote(self, operation: str, detail: dict[str, Scalar]) -> None:
-        """Note a write of the running transaction, and trace it."""
+    def wrote(self, operation: str, name: str, value: Scalar) -> None:
+        """Note a write of the running transaction, and trace it with one detail."""
         self.changed = True
         if self.record is not None:
-            self.record("storage.write", {"op": operation, **detail})
+            self.record("storage.write", {"op": operation, name: value})
 
     def commit(self) -> None:
         """Commit the turn's transaction; an Error when deferred constraints are violated."""

@@ -69,7 +69,7 @@ class KeyValue:
 
     def _encoded(self, key: str, value: Any) -> bytes:
         _check_key(key, "put")
-        data = values.encode(value, f"put({_short(key)})")
+        data = values.encode(value, "put({!r})", key)
         limit = self._database.limits.key_and_value_bytes
         size = len(key.encode()) + len(data)
         if size > limit:
@@ -87,7 +87,7 @@ class KeyValue:
             self._exists = True
         for key, data in entries:
             database.own(_PUT, (key, data))
-            database.wrote("put", {"key": key})
+            database.wrote("put", "key", key)
 
     def delete(self, key: str) -> bool:
         """Remove ``key``; whether it was stored."""
@@ -105,7 +105,7 @@ class KeyValue:
         removed = 0
         for key in keys:
             removed += database.own(_DELETE, (key,)).rowcount
-            database.wrote("delete", {"key": key})
+            database.wrote("delete", "key", key)
         return removed
 
     def list(
@@ -174,7 +174,7 @@ def _short(key: str) -> str:
 
 
 def _check_key(key: Any, call: str) -> str:
-    if not isinstance(key, str):
+    if key.__class__ is not str and not isinstance(key, str):
         raise TypeError(f"{call}(): a key is a str, not {type(key).__name__}.")
     if not key.isascii():
         try:
