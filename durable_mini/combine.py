@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from typing import Any, NamedTuple
 
 from durable_mini.errors import WorldError
-from durable_mini.loop import FULFILLED, Loop, Promise, Task, running
+from durable_mini.loop import FULFILLED, Loop, Promise, Task, others_promise, running
 
 
 class Settled(NamedTuple):
@@ -108,6 +108,8 @@ def _promises(name: str, awaitables: tuple[Awaitable[Any], ...]) -> tuple[Loop, 
         if isinstance(one, Promise):
             if one._loop is not loop:
                 raise WorldError(f"{name}() was given promises of {one._loop.name} and of {loop.name}.")
+            if one.owner is not owner:
+                raise others_promise(one, loop)
             promises.append(one)
         elif inspect.iscoroutine(one):
             if running.loop is None:

@@ -119,11 +119,35 @@ def noted(error: BaseException, note: str) -> BaseException:
 def _type_that_crosses(kind: type[BaseException]) -> type[Exception]:
     """The nearest type that both sides know: Python's own, or one of ours."""
     for base in kind.__mro__:
-        if base is Exception or base is BaseException:
+        if base in _ARRIVES_AS_ERROR:
             break
         if issubclass(base, Exception) and base.__module__ in ("builtins", __name__):
             return base
     return Error
+
+
+_ARRIVES_AS_ERROR: Final = frozenset(
+    {Exception, BaseException, StopIteration, StopAsyncIteration, BaseExceptionGroup, ExceptionGroup}
+)
+"""Types that mean something else to whoever raises them again, or that nobody meant."""
+
+
+def message_of(error: BaseException) -> str:
+    """The error's text; never raises, whatever the class has made of ``__str__``."""
+    if isinstance(error, Error):
+        return error.message
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a learner's __str__ may raise anything
+        return f"{type(error).__name__} (its text could not be read)"
+
+
+def name_of(error: BaseException) -> str:
+    """The error's name, as JavaScript's ``error.name``."""
+    name = vars(error).get("name", error.name if isinstance(error, Error) else None)
+    if isinstance(name, str):
+        return name
+    return "Error" if type(error) is Exception else type(error).__name__
 
 
 def carried(error: BaseException, **flags: bool) -> Exception:
@@ -135,29 +159,30 @@ def carried(error: BaseException, **flags: bool) -> Exception:
     ``error`` had, overridden by ``flags``.
     """
     kind = _type_that_crosses(type(error))
-    message = error.message if isinstance(error, Error) else str(error)
-    copy: Any = kind.__new__(kind, *error.args)
+    message = message_of(error)
+    arguments = error.args
+    if isinstance(error, OSError) and error.filename is not None:
+        arguments = (error.errno, error.strerror, error.filename)
+    copy: Any
+    try:
+        copy = kind(*arguments)
+    except Exception:  # noqa: BLE001 - arguments that the type itself does not take
+        copy = None
+    if copy is None or message_of(copy) != message:
+        copy = Error(message)
     for key, value in vars(error).items():
         if isinstance(value, (str, int, float, bool, bytes, type(None))):
             setattr(copy, key, value)
     for note in getattr(error, "__notes__", ()):
         copy.add_note(note)
     copy.message = message
-    own_name = getattr(error, "name", None)
-    copy.name = own_name if isinstance(own_name, str) else _js_name(type(error))
+    copy.name = name_of(error)
     for flag in FLAGS:
         setattr(copy, flag, flags.get(flag, getattr(error, flag, False)))
     result: Exception = copy
     return result
 
 
-def _js_name(kind: type[BaseException]) -> str:
-    return "Error" if kind is Exception else kind.__name__
-
-
 def describe(error: BaseException) -> str:
     """``name: message``, as JavaScript prints an error."""
-    own_name = getattr(error, "name", None)
-    name = own_name if isinstance(own_name, str) else _js_name(type(error))
-    message = getattr(error, "message", None)
-    return f"{name}: {message if isinstance(message, str) else error}"
+    return f"{name_of(error)}: {message_of(error)}"

@@ -8,7 +8,6 @@ each call of its code with :class:`~durable_mini.errors.ObjectReset`.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CoroutineType
@@ -91,10 +90,6 @@ class Call:
         """The method raised ``error``."""
         self.instance.reply(self, error, failed=True)
 
-    def settled(self, promise: Promise[Any]) -> None:
-        """The promise that the method returned has settled."""
-        self.instance.reply(self, promise._value, failed=promise._state != FULFILLED)
-
     def __str__(self) -> str:
         return f"{self.label}.{self.method}()"
 
@@ -150,12 +145,18 @@ class AlarmRun:
 
     def _end(self, outcome: Outcome, kind: str, detail: dict[str, Scalar]) -> None:
         instance = self.instance
-        instance.alarm_run = None
         if self.wall is not None:
             instance.loop.cancel(self.wall)
         instance.note(kind, {"run": self.number, **detail})
         # after the commit, which tells the scheduler of a new time first
-        instance.output.hold(lambda _: instance.realm.scheduler.finished(instance.label, outcome), None)
+        instance.output.hold(self._report, outcome)
+
+    def _report(self, outcome: Outcome) -> None:
+        instance = self.instance
+        if instance.alarm_run is self:
+            instance.alarm_run = None
+            instance.realm.scheduler.finished(instance.label, outcome)
+            instance.start_idle_clock()
 
 
 class SectionEnd:
@@ -212,6 +213,7 @@ class Instance:
         self._effects: dict[str, int] = {}
         self._idle_since = 0
         self._eviction_due = False
+        self._withdrawn: list[Any] = []
         self._first: list[tuple[Section | None, Promise[Any], Any]] = []
 
     # -- what storage and ctx ask of their host ---------------------------------------------------
@@ -319,12 +321,18 @@ class Instance:
             loop.owner = loop.task = None
             spent, loop.spent = loop.spent, 0
             if spent and self.alive:
+                if loop.trace is not None:  # what the turn did after its first instant has not happened yet
+                    self._withdrawn = loop.trace.withdraw_after(loop.now)
                 loop.at(loop.now + spent, self._spent)
             else:
                 self._end_turn()
 
     def _spent(self, _: None) -> None:
         """The CPU time of a turn has passed: now it takes effect."""
+        if self.loop.trace is not None:
+            for row in self._withdrawn:
+                self.loop.trace.record(row)
+            self._withdrawn = []
         self._end_turn()
         self._drain()
 
@@ -337,7 +345,7 @@ class Instance:
         committed = database.in_transaction
         failure = self._commit() if committed or database.broken is not None else None
         if failure is not None:
-            self.die(failure, "object.reset")
+            self.die(failure, "object.reset", counts=False)
             self._close_tasks()
             return
         if self.realm.watch and (committed or self.record.seen_generation != database.generation):
@@ -347,10 +355,14 @@ class Instance:
             for function, argument in self.output.take():
                 soon(function, argument)
         if not self._calls and not self._pending and self.alarm_run is None:
-            self._idle_since = self.loop.now
-            if not self._eviction_due:
-                self._eviction_due = True
-                self.loop.at(self.loop.now + self.realm.eviction_us, self._eviction, background=True)
+            self.start_idle_clock()
+
+    def start_idle_clock(self) -> None:
+        """Nothing is under way any more: the object leaves memory if that stays so."""
+        self._idle_since = self.loop.now
+        if self.alive and not self._eviction_due:
+            self._eviction_due = True
+            self.loop.at(self.loop.now + self.realm.eviction_us, self._eviction, background=True)
 
     def _commit(self) -> errors.Error | None:
         """Commit the turn's writes; the error if they cannot be kept."""
@@ -394,10 +406,8 @@ class Instance:
         if isinstance(result, CoroutineType):
             call.task = Task(self.loop, result, self, call, self.record.activity(call.method))
             call.task.step()
-        elif isinstance(result, Promise):
-            result.when_settled(call.settled)
         else:
-            self.reply(call, result, failed=False)
+            self.loop.follow(result, self, call, lambda: call.method)
 
     def _method(self, call: Call) -> Callable[..., Any]:
         name = call.method
@@ -500,10 +510,7 @@ class Instance:
         except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
             run.reject(error)
             return
-        if inspect.iscoroutine(result):
-            Task(self.loop, result, self, run, f"alarm#{run.number}").step()
-        else:
-            run.fulfil(None)
+        self.loop.follow(result, self, run, lambda: f"alarm#{run.number}")
 
     def _alarm_took_too_long(self, run: AlarmRun) -> None:
         if self.alarm_run is run:
@@ -532,12 +539,9 @@ class Instance:
         except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
             end.reject(error)
             return
-        if inspect.iscoroutine(result):
-            limit = self.loop.now + self.realm.limits.block_ms * US_PER_MS
-            end.timer = self.loop.timer(limit, self._block_took_too_long, section)
-            Task(self.loop, result, self, end, "blockConcurrencyWhile").step()
-        else:
-            end.fulfil(result)
+        limit = self.loop.now + self.realm.limits.block_ms * US_PER_MS
+        end.timer = self.loop.timer(limit, self._block_took_too_long, section)
+        self.loop.follow(result, self, end, lambda: "blockConcurrencyWhile")
 
     def _block_took_too_long(self, _section: Section) -> None:
         self.die(errors.Error(errors.BLOCK_TIMEOUT, overloaded=True), "object.reset", durableObjectReset=True)
@@ -644,11 +648,12 @@ class Instance:
         record = self.record
         record.instance = None
         death = self.death = errors.carried(error, **flags)
-        self.output.take()
+        unsent = [argument[0] for function, argument in self.output.take() if function == self._send_reply]
+        self._withdrawn.clear()
         record.slot.rollback()
         record.database.broken = None
         self.note(kind, {"instance": self.number, "message": errors.describe(death)})
-        for call in list(self._calls):
+        for call in [*unsent, *self._calls]:
             self.fail_call(call, death, remote=call.kind == "fetch" and not flags.get("retryable", False))
         run = self.alarm_run
         if run is not None:
@@ -685,7 +690,9 @@ class Instance:
         self.tasks.clear()
 
 
-_TIMERS = frozenset({Instance._timer_rang, Instance._block_took_too_long, Instance._alarm_took_too_long})
+_TIMERS = frozenset(
+    {Instance._spent, Instance._timer_rang, Instance._block_took_too_long, Instance._alarm_took_too_long}
+)
 """Events that concern nobody once their instance is dead."""
 
 

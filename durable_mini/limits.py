@@ -33,6 +33,10 @@ COMPAT_DATE: Final = "2026-11-01"
 """The compatibility date of the recordings, and so our default."""
 
 
+VALUE_NESTING: Final = 100
+"""Levels of lists and dicts in one value; assumed (ours): deeper ones could be stored and not be read again."""
+
+
 def _limit(value: float, unit: str, kind: Kind, source: str) -> Any:
     return field(default=value, metadata={"unit": unit, "kind": kind, "source": source})
 

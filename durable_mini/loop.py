@@ -17,7 +17,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
-from types import CodeType, FrameType
+from functools import partial
+from types import CodeType, CoroutineType, FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from durable_mini.errors import DeadlockError, Error, LimitError, ObjectReset, WorldError
@@ -38,7 +39,7 @@ FULFILLED: Final = 1
 REJECTED: Final = 2
 
 TICKS_PER_TURN: Final = 1_000
-"""Awaits of settled promises that a turn goes on with directly; an endless loop of them soon meets the queue's limit."""
+"""Awaits of settled promises that a turn goes on with directly; an endless loop then meets the queue's limit."""
 
 SLICE_EVENTS: Final = 256
 """Events between two yields to the host's event loop: about 8 ms of work.
@@ -90,7 +91,7 @@ class Promise(Generic[T]):
     cell or a script, ``await`` runs the world in virtual time until it does.
     """
 
-    __slots__ = ("_loop", "_others", "_state", "_value", "_waiter", "_watched", "source")
+    __slots__ = ("_loop", "_others", "_state", "_value", "_waiter", "_watched", "owner", "source")
 
     def __init__(self, loop: Loop, source: object = None) -> None:
         self._loop = loop
@@ -99,6 +100,8 @@ class Promise(Generic[T]):
         self._waiter: Callable[[Promise[Any]], None] | None = None
         self._others: list[Callable[[Promise[Any]], None]] | None = None
         self._watched = False
+        self.owner = loop.owner
+        """The instance in whose turns it settles; None for a client's."""
         self.source = source
         """What settles it: a call, a task, words, or the milliseconds of a timer. Only for messages."""
 
@@ -171,7 +174,8 @@ class Promise(Generic[T]):
     def __await__(self) -> Generator[Any, Any, T]:
         loop = running.loop
         if loop is self._loop:
-            if self._state != PENDING and loop.ticks > 0 and not loop.microtasks and not loop.nested:
+            at_once = loop.ticks > 0 and not loop.microtasks and not loop.nested
+            if self._state != PENDING and at_once and self.owner is loop.owner:
                 # the microtask would be the very next thing to run: go on without it
                 loop.ticks -= 1
                 return self.result()
@@ -204,6 +208,13 @@ class Settles(Protocol):
 
     def reject(self, error: BaseException) -> None:
         """The task raised ``error``."""
+
+
+def _tell(done: Settles, promise: Promise[Any]) -> None:
+    if promise._state == FULFILLED:
+        done.fulfil(promise._value)
+    else:
+        done.reject(promise._value)
 
 
 class Task:
@@ -241,7 +252,7 @@ class Task:
                 awaited = coroutine.send(settled._value)
             else:
                 awaited = coroutine.throw(settled._value)
-            while awaited.__class__ is not Promise or awaited._loop is not loop:
+            while awaited.__class__ is not Promise or awaited._loop is not loop or awaited.owner is not owner:
                 awaited = coroutine.throw(foreign(awaited, coroutine, loop))
         except StopIteration as stop:
             self._forget()
@@ -283,21 +294,19 @@ _HERE: Final = {
 def foreign(awaited: object, coroutine: Coroutine[Any, Any, Any], loop: Loop) -> WorldError:
     """The error for awaiting what the loop does not know, with what to use instead."""
     if isinstance(awaited, Promise):
-        return WorldError(
-            f"{awaited} belongs to {awaited._loop.name}, but {loop.name} is running; an object can only await what "
-            "its own world made."
-        )
+        return others_promise(awaited, loop)
     inner: Any = coroutine
     while getattr(inner, "cr_await", None) is not None and hasattr(inner.cr_await, "cr_frame"):
         inner = inner.cr_await
     frame = getattr(inner, "cr_frame", None)
     module = frame.f_globals.get("__name__", "") if frame is not None else ""
-    name = getattr(inner, "__name__", "")
+    name = getattr(inner, "__qualname__", "").removesuffix(".__aexit__").removesuffix(".__aenter__")
     if type(awaited).__name__ == "_GatheringFuture":
         module, name = "asyncio", "gather"
-    cancel = getattr(awaited, "cancel", None)
-    if callable(cancel):
-        cancel()  # else the host's loop would go on with it, outside of the world
+    if hasattr(awaited, "add_done_callback"):
+        host: Any = awaited  # else the host's loop would go on with it, outside of the world
+        host.add_done_callback(lambda future: future.cancelled() or future.exception())
+        host.cancel()
     if module.startswith("asyncio"):
         instead = _HERE.get(name, "scheduler.wait(ms), gather(...), all_settled(...) or race(...)")
         return WorldError(f"asyncio.{name}() cannot be awaited inside {loop.name}; use {instead}.")
@@ -308,9 +317,29 @@ def foreign(awaited: object, coroutine: Coroutine[Any, Any, Any], loop: Loop) ->
     )
 
 
+def others_promise(promise: Promise[Any], loop: Loop) -> WorldError:
+    """The error for a promise that somebody else made."""
+    if promise._loop is not loop:
+        return WorldError(
+            f"{promise} belongs to {promise._loop.name}, but {loop.name} is running; an object can only await what "
+            "its own world made."
+        )
+    maker = f"{promise.owner.label}" if promise.owner is not None else "a client"
+    if loop.owner is not None and promise.owner is not None and promise.owner.label == loop.owner.label:
+        maker = f"an earlier instance of {maker}"
+    awaiting = loop.owner.label if loop.owner is not None else "a client"
+    return WorldError(
+        f"{promise} was made by {maker} and is awaited by {awaiting}; an object can only await what its own code made. "
+        "Pass the value in a call instead."
+    )
+
+
 def _explained(error: Exception) -> Exception:
-    """``asyncio`` called where no host loop runs raises a RuntimeError that helps nobody."""
-    if isinstance(error, RuntimeError) and str(error) in ("no running event loop", "There is no current event loop."):
+    """Asyncio called where no host loop runs raises errors that help nobody."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "asyncio":
         error.add_note(
             "asyncio is not at work inside a world; use scheduler.wait(ms) for asyncio.sleep, and gather, "
             "all_settled or race from durable_mini."
@@ -356,6 +385,8 @@ class Loop:
         """Whether code that goes on afterwards has started the running step."""
         self.ticks = 0
         """How many awaits of the running turn may still go on without a microtask."""
+        self.end_runaways: Callable[[], str] = lambda: self.name
+        """Ends what keeps an instant from passing, and names it; the world sets it."""
         self.closed = False
         self.interrupted = False
         self.unhandled: list[Promise[Any]] = []
@@ -437,6 +468,18 @@ class Loop:
         finally:
             self.task, self.nested = before, nested
 
+    def follow(self, result: Any, owner: Owner | None, done: Settles, activity: Callable[[], str]) -> Task | None:
+        """Tell ``done`` the end of what a learner's function returned: a coroutine, a promise, or a plain value."""
+        if isinstance(result, CoroutineType):
+            task = Task(self, result, owner, done, activity())
+            task.step()
+            return task
+        if isinstance(result, Promise):
+            result.when_settled(partial(_tell, done))
+        else:
+            done.fulfil(result)
+        return None
+
     def run_microtasks(self) -> None:
         """Run microtasks until none is left, or raise a LimitError."""
         microtasks = self.microtasks
@@ -447,9 +490,11 @@ class Loop:
             left -= 1
             if left <= 0 and microtasks:
                 microtasks.clear()
+                whose = f"{self.owner.label}, " if self.owner is not None else ""
+                where = f" ({whose}{self.task.activity})" if self.task is not None else ""
                 raise LimitError(
-                    f"A turn ran {self.limits.microtasks_per_turn:,} microtasks without an end: some code awaits "
-                    "settled promises in a loop. Await scheduler.wait(ms) in it, or end the loop."
+                    f"A turn{where} ran {self.limits.microtasks_per_turn:,} microtasks without an end: some code "
+                    "awaits settled promises in a loop. Await scheduler.wait(ms) in it, or end the loop."
                 )
 
     def client_turn(self, function: Callable[[Any], None], argument: Any) -> None:
@@ -491,10 +536,12 @@ class Loop:
                 function, argument = ready.popleft()
                 self._at_instant += 1
                 if self._at_instant > limits.events_per_instant:
-                    ready.clear()
+                    self._at_instant = 0
+                    who = self.end_runaways()
                     raise LimitError(
-                        f"{limits.events_per_instant:,} events happened at one instant of virtual time: objects call "
-                        "each other without an end, or a timer of 0 ms sets itself. Let time pass in between."
+                        f"{limits.events_per_instant:,} events happened at one instant of virtual time in {who}: "
+                        "objects call each other without an end, or a timer of 0 ms sets itself. They were reset; let "
+                        "time pass in between."
                     )
                 function(argument)
                 self._slice -= 1
@@ -575,6 +622,12 @@ class Loop:
         world, it is an error.
         """
         thread = threading.get_ident()
+        inside = running.loop
+        if inside is not None and inside is not self:
+            raise WorldError(
+                f"{self.name} cannot be run from inside {inside.name}, which is running; run one after the other, or "
+                "keep both classes in one world."
+            )
         while self._driver is not None:
             if self._stepping or self._driver != thread:
                 raise WorldError(self._busy(thread))
@@ -614,7 +667,7 @@ class Loop:
                 f"{self.name} is being run by another thread; a world has one driver at a time. Await it there, or "
                 "make a World of your own in this thread."
             )
-        inside = f" by {self.owner.label}" if self.owner is not None else ""
+        inside = f" {self.owner.label}" if self.owner is not None else ""
         return (
             f"{self.name} is running{inside} and cannot be run from within itself; inside an object use "
             "scheduler.wait(ms) to let time pass, and await to wait for a call."

@@ -72,15 +72,14 @@ class Environment:
 class Record:
     """One object: what lasts while its instances come and go."""
 
-    def __init__(self, namespace: Namespace[Any], object_id: DurableObjectId) -> None:
+    def __init__(self, namespace: Namespace[Any], object_id: DurableObjectId, label: str) -> None:
         realm = namespace.realm
         loop = realm.loop
         self.namespace = namespace
         self.realm = realm
         self.id = object_id
         self.class_name = namespace.class_name
-        name = object_id.name
-        self.label = f"{self.class_name}/{name if name is not None else str(object_id)[:8]}"
+        self.label = label
         self.instance: Instance | None = None
         self._instances = 0
         self._alarm_runs = 0
@@ -372,9 +371,21 @@ class Namespace(Generic[T]):
         key = str(object_id)
         record = self._records.get(key)
         if record is None:
-            record = self._records[key] = Record(self, object_id)
+            record = self._records[key] = Record(self, object_id, self._label(object_id))
             self.by_label[record.label] = record
+        elif record.id.name is None and object_id.name is not None:
+            record.id.name = object_id.name  # first addressed by its digits, now by its name
         return record
+
+    def _label(self, object_id: DurableObjectId) -> str:
+        """``Class/name``, or ``Class/`` and as many digits as tell the object from the others."""
+        digits = str(object_id)
+        label = f"{self.class_name}/{digits[:8] if object_id.name is None else object_id.name}"
+        length = 8
+        while label in self.by_label:
+            length += 8
+            label = f"{self.class_name}/{digits[:length]}"
+        return label
 
     @property
     def records(self) -> list[Record]:

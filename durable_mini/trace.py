@@ -107,6 +107,17 @@ class Trace:
         self.record = self._rows.append
         """``record((t, object, kind, detail))``: the runtime's one way to add an event."""
 
+    def withdraw_after(self, t: int) -> list[tuple[int, str, str, Mapping[str, Scalar]]]:
+        """Take back the newest events while they lie after ``t``; in their order."""
+        rows = self._rows
+        first = len(rows)
+        while first and rows[first - 1][0] > t:
+            first -= 1
+        withdrawn = rows[first:]
+        del rows[first:]
+        self._sorted = []
+        return withdrawn
+
     # -- reading ------------------------------------------------------------------------------
 
     def _events(self) -> list[Event]:

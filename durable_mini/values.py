@@ -11,11 +11,13 @@ from __future__ import annotations
 import datetime as dt
 import io
 import threading
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 from typing import Any, Final
 
 from durable_mini.errors import DataCloneError
+from durable_mini.limits import VALUE_NESTING
 
 _SET_TAG: Final = 258
 """The registered CBOR tag of a set."""
@@ -28,59 +30,83 @@ def clone(value: Any, what: str, *names: str) -> Any:
     """A deep copy of ``value``; ``what.format(*names)`` names it in the error when it cannot be copied."""
     if value.__class__ in IMMUTABLE:
         return value
-    return _copy(value, what.format(*names) if names else what, "", {})
+    return _Copy(what.format(*names) if names else what).of(value, "", 0)
 
 
-def _copy(value: Any, what: str, path: str, seen: dict[int, Any]) -> Any:
-    kind = value.__class__
-    if kind in IMMUTABLE:
-        return value
-    if id(value) in seen:
-        return seen[id(value)]
-    if isinstance(value, dict):
-        copy: dict[Any, Any] = {}
-        seen[id(value)] = copy
-        for key, item in value.items():
-            copy[_key(key, what, path)] = _copy(item, what, f"{path}[{key!r}]", seen)
-        return copy
-    if isinstance(value, (list, tuple)):
-        if hasattr(value, "_fields"):
-            raise _refused(value, what, path, "turn it into a dict with ._asdict() first")
-        items: list[Any] = []
-        seen[id(value)] = items
-        for index, item in enumerate(value):
-            items.append(_copy(item, what, f"{path}[{index}]", seen))
-        return items
-    if isinstance(value, (set, frozenset)):
-        return {_key(item, what, path) for item in value}
-    if isinstance(value, (bytearray, memoryview)):
-        return bytes(value)
-    if isinstance(value, dt.datetime):
-        if value.tzinfo is None:
-            raise _refused(value, what, path, "give it a timezone, such as datetime.timezone.utc")
-        return value.astimezone(dt.UTC)
-    for plain in (int, float, str, bytes):  # an instance of a subclass, such as an IntEnum: its plain value
-        if isinstance(value, plain):
-            return plain.__new__(plain, value)  # type: ignore[type-var, arg-type]  # value is of a subclass of plain
-    raise _refused(
-        value, what, path, "pass plain values: None, bool, int, float, str, bytes, list, dict, set, datetime"
-    )
+class _Copy:
+    """One copying: what has been seen, so that shared and cyclic references stay what they are."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._seen: dict[int, Any] = {}
+
+    def of(self, value: Any, path: str, depth: int) -> Any:
+        """The copy of ``value``, which stands at ``path``, ``depth`` levels deep."""
+        if value.__class__ in IMMUTABLE:
+            return value
+        if id(value) in self._seen:
+            return self._seen[id(value)]
+        if depth > VALUE_NESTING:
+            raise DataCloneError(
+                f"{self._what}: the value is nested more than {VALUE_NESTING} levels deep and could not be cloned; "
+                "flatten it, or store the parts under keys of their own."
+            )
+        if isinstance(value, dict):
+            copy: dict[Any, Any] = {}
+            self._seen[id(value)] = copy
+            for key, item in value.items():
+                copy[self._key(key, path)] = self.of(item, f"{path}[{key!r}]", depth + 1)
+            return copy
+        if isinstance(value, (list, tuple)):
+            if hasattr(value, "_fields"):
+                raise self._refused(value, path, "turn it into a dict with ._asdict() first")
+            items: list[Any] = []
+            self._seen[id(value)] = items
+            for index, item in enumerate(value):
+                items.append(self.of(item, f"{path}[{index}]", depth + 1))
+            return items
+        if isinstance(value, (set, frozenset)):
+            return {self._key(item, path) for item in value}
+        return self._leaf(value, path)
+
+    def _leaf(self, value: Any, path: str) -> Any:
+        if isinstance(value, (bytearray, memoryview)):
+            return bytes(value)
+        if isinstance(value, dt.datetime):
+            if value.tzinfo is None:
+                raise self._refused(value, path, "give it a timezone, such as datetime.timezone.utc")
+            return value.astimezone(dt.UTC)
+        for kind, plain in _PLAIN.items():  # an instance of a subclass, such as a member of an IntEnum
+            if isinstance(value, kind):
+                return plain(value)
+        allowed = "None, bool, int, float, str, bytes, list, dict, set, datetime"
+        raise self._refused(value, path, f"pass plain values: {allowed}")
+
+    def _key(self, key: Any, path: str) -> Any:
+        if key.__class__ in IMMUTABLE:
+            return key
+        if isinstance(key, tuple):
+            return tuple(self._key(part, path) for part in key)
+        for kind, plain in _PLAIN.items():
+            if isinstance(key, kind):
+                return plain(key)
+        raise self._refused(key, path, "keys of dicts and members of sets must be plain values too")
+
+    def _refused(self, value: Any, path: str, instead: str) -> DataCloneError:
+        name = type(value).__qualname__
+        if callable(value) and hasattr(value, "__name__"):
+            name = f"{name} {value.__name__}"
+        where = f" at {path}" if path else ""
+        return DataCloneError(f"{self._what}{where}: a value of type {name} could not be cloned; {instead}.")
 
 
-def _key(key: Any, what: str, path: str) -> Any:
-    if key.__class__ in IMMUTABLE:
-        return key
-    if isinstance(key, tuple):
-        return tuple(_key(part, what, path) for part in key)
-    raise _refused(key, what, path, "keys of dicts and members of sets must be plain values too")
-
-
-def _refused(value: Any, what: str, path: str, instead: str) -> DataCloneError:
-    name = type(value).__qualname__
-    if callable(value) and hasattr(value, "__name__"):
-        name = f"{name} {value.__name__}"
-    where = f" at {path}" if path else ""
-    return DataCloneError(f"{what}{where}: a value of type {name} could not be cloned; {instead}.")
+_PLAIN: Final[dict[type, Callable[[Any], Any]]] = {
+    int: int.__int__,
+    float: float.__float__,
+    str: str.__str__,
+    bytes: lambda value: bytes(memoryview(value)),
+}
+"""How an instance of a subclass becomes a plain value, past what the subclass may have redefined."""
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import keyword
 import logging
 from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from typing import Any, Self, TypeVar
@@ -87,6 +88,7 @@ class World:
             watch=dict(watch or {}),
             keep_alarm=_date(compat_date) < DELETE_ALL_DELETES_ALARM,
         )
+        self._loop.end_runaways = self._end_runaways
         self._env = Environment()
         self._namespaces: dict[str, Namespace[Any]] = {}
         self._next_call = itertools.count(1).__next__
@@ -116,7 +118,8 @@ class World:
 
     def bind(self, name: str, cls: type[T]) -> Namespace[T]:
         """Make the objects of ``cls`` reachable as ``env.<name>`` inside every object."""
-        if not name.isidentifier() or name.startswith("_"):
+        given: Any = name
+        if not isinstance(given, str) or not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise ValueError(f"bind({name!r}, ...): the name must be one that can follow env., such as LEDGER.")
         namespace = self.namespace(cls)
         setattr(self._env, name, namespace)
@@ -197,6 +200,11 @@ class World:
         """
         if not inspect.iscoroutine(coroutine):
             raise TypeError(f"spawn() takes a coroutine, such as spawn(client()), not {type(coroutine).__name__}.")
+        if running.loop is not None and running.loop.owner is not None:
+            coroutine.close()
+            raise errors.WorldError(
+                f"spawn() starts a client outside of all objects; inside {running.loop.owner.label} use gather(...)."
+            )
         label = name or coroutine.__name__
         promise: Promise[T] = Promise(self._loop)
         task = Task(self._loop, coroutine, None, promise, label)
@@ -293,6 +301,15 @@ class World:
 
     def _crash(self, instance: Instance) -> None:
         instance.die(errors.Error(errors.NETWORK_LOST, retryable=True), "object.crashed", counts=False)
+
+    def _end_runaways(self) -> str:
+        """Reset every object that has something under way; their names."""
+        busy = [record.instance for record in self._records() if record.instance and not record.instance.idle]
+        for instance in busy:
+            message = f"{instance.label} was reset: nothing at this instant of virtual time came to an end."
+            instance.die(errors.LimitError(message), "object.reset", durableObjectReset=True)
+        names = ", ".join(instance.label for instance in busy[:3]) + (", ..." if len(busy) > 3 else "")
+        return names or self._loop.name
 
     def _instance(self, stub: Stub[Any], call: str) -> Instance | None:
         self._outside(call)
