@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
@@ -261,7 +262,7 @@ class Task:
             self._forget()
         except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
             self._forget()
-            self.done.reject(_explained(error))
+            self.done.reject(_explained(error, loop))
         except BaseException as error:
             self._forget()
             interrupted = Error(f"{type(error).__name__} while {self.activity} ran")
@@ -288,6 +289,8 @@ _HERE: Final = {
     "gather": "gather(...) from durable_mini",
     "wait": "gather(...), all_settled(...) or race(...) from durable_mini",
     "wait_for": "race(...) from durable_mini with scheduler.wait(ms)",
+    "timeout": "race(...) from durable_mini with scheduler.wait(ms)",
+    "taskgroup": "gather(...) from durable_mini",
 }
 
 
@@ -300,7 +303,7 @@ def foreign(awaited: object, coroutine: Coroutine[Any, Any, Any], loop: Loop) ->
         inner = inner.cr_await
     frame = getattr(inner, "cr_frame", None)
     module = frame.f_globals.get("__name__", "") if frame is not None else ""
-    name = getattr(inner, "__qualname__", "").removesuffix(".__aexit__").removesuffix(".__aenter__")
+    name = getattr(inner, "__qualname__", "")
     if type(awaited).__name__ == "_GatheringFuture":
         module, name = "asyncio", "gather"
     if hasattr(awaited, "add_done_callback"):
@@ -308,8 +311,7 @@ def foreign(awaited: object, coroutine: Coroutine[Any, Any, Any], loop: Loop) ->
         host.add_done_callback(lambda future: future.cancelled() or future.exception())
         host.cancel()
     if module.startswith("asyncio"):
-        instead = _HERE.get(name, "scheduler.wait(ms), gather(...), all_settled(...) or race(...)")
-        return WorldError(f"asyncio.{name}() cannot be awaited inside {loop.name}; use {instead}.")
+        return _no_asyncio(name, loop)
     what = "None" if awaited is None else f"a {type(awaited).__module__}.{type(awaited).__qualname__}"
     return WorldError(
         f"{what} cannot be awaited inside {loop.name}, which runs in virtual time; await what durable_mini gives: "
@@ -334,17 +336,26 @@ def others_promise(promise: Promise[Any], loop: Loop) -> WorldError:
     )
 
 
-def _explained(error: Exception) -> Exception:
-    """Asyncio called where no host loop runs raises errors that help nobody."""
+def _explained(error: Exception, loop: Loop) -> Exception:
+    """An error that asyncio raises where no host loop runs helps nobody: say what to use instead."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+    while trace is not None and not _is_asyncio(trace.tb_frame):
         trace = trace.tb_next
-    if trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "asyncio":
-        error.add_note(
-            "asyncio is not at work inside a world; use scheduler.wait(ms) for asyncio.sleep, and gather, "
-            "all_settled or race from durable_mini."
-        )
-    return error
+    if trace is None:
+        return error
+    explained = _no_asyncio(trace.tb_frame.f_code.co_qualname, loop)
+    explained.__cause__ = error
+    return explained
+
+
+def _is_asyncio(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__", "").partition(".")[0] == "asyncio"
+
+
+def _no_asyncio(name: str, loop: Loop) -> WorldError:
+    name = name.removesuffix(".__aexit__").removesuffix(".__aenter__")
+    instead = _HERE.get(name.lower(), "scheduler.wait(ms), gather(...), all_settled(...) or race(...)")
+    return WorldError(f"asyncio.{name}() cannot be awaited inside {loop.name}; use {instead}.")
 
 
 class Timer:
@@ -589,6 +600,10 @@ class Loop:
         on_main = threading.get_ident() == _MAIN_THREAD
         if on_main:
             before = _set_handler(_SIGINT, self._interrupt)
+        asyncio_events: Any = sys.modules.get("asyncio.events")
+        host = asyncio_events._get_running_loop() if asyncio_events is not None else None
+        if host is not None:  # out of sight: what asyncio would start on it would run outside of virtual time
+            asyncio_events._set_running_loop(None)
         running.loop = self
         self._stepping = True
         try:
@@ -597,6 +612,8 @@ class Loop:
             self._stepping = False
             self.interrupted = False
             running.loop = self.owner = self.task = None
+            if host is not None:
+                asyncio_events._set_running_loop(host)
             if on_main:
                 _set_handler(_SIGINT, signal.SIG_DFL if before is None else before)
 

@@ -1,0 +1,127 @@
+"""What an exercise is: plans that an answer must survive, hints, and a solution out of sight."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import ModuleType
+from typing import Any, TYPE_CHECKING
+
+from durable_mini import errors
+
+if TYPE_CHECKING:
+    from durable_mini.trace import Trace
+
+
+class Outcome(Enum):
+    """How a check ended."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    RAISED = "raised"
+    NOT_ATTEMPTED = "not attempted"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One thing that happens to an answer, and what must hold afterwards."""
+
+    name: str
+    run: Callable[[type], Trace]
+    """Runs the learner's class through the plan, in virtual time."""
+
+    judge: Callable[[Trace], str | None]
+    """None if all is well, else one sentence with the events that say otherwise."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """The result of one plan."""
+
+    plan: str
+    story: str | None
+    trace: Trace | None
+
+    def __str__(self) -> str:
+        return f"✓ {self.plan}" if self.story is None else f"✕ {self.plan}\n    {self.story}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found; ``print`` it, or look at ``outcome`` and at the trace of a failed plan."""
+
+    outcome: Outcome
+    headline: str
+    lines: tuple[Line, ...] = ()
+
+    @property
+    def trace(self) -> Trace | None:
+        """The trace of the first plan that failed, to be drawn."""
+        return next((line.trace for line in self.lines if line.story is not None), None)
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *(f"  {line}" for line in self.lines)])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Exercise:
+    """An exercise; ``solution`` is a module whose class solves it."""
+
+    def __init__(self, task: str, plans: Sequence[Plan], hints: Sequence[str], solution: ModuleType) -> None:
+        self.task = task
+        self.plans = tuple(plans)
+        self._hints = tuple(hints)
+        self._solution = solution
+
+    def check(self, answer: Any) -> Report:
+        """Run every plan on ``answer``, a class, and say which it survives."""
+        if not inspect.isclass(answer):
+            return Report(
+                Outcome.NOT_ATTEMPTED,
+                f"Not attempted: check() takes your class, not {type(answer).__name__}. {self.task}",
+            )
+        lines = []
+        for plan in self.plans:
+            try:
+                trace = plan.run(answer)
+            except NotImplementedError:
+                return Report(Outcome.NOT_ATTEMPTED, f"Not attempted yet. {self.task}")
+            except Exception as error:  # noqa: BLE001 - a learner's class may raise anything
+                where = "; ".join(getattr(error, "__notes__", ()))
+                told = errors.describe(error) + (f" ({where})" if where else "")
+                lines.append(Line(plan.name, told, None))
+                return Report(Outcome.RAISED, f"{answer.__name__} raised an error.", tuple(lines))
+            lines.append(Line(plan.name, plan.judge(trace), trace))
+        wrong = sum(line.story is not None for line in lines)
+        if wrong:
+            headline = f"Not yet: {answer.__name__} survives {len(lines) - wrong} of {len(lines)} plans."
+            return Report(Outcome.WRONG, headline, tuple(lines))
+        return Report(Outcome.RIGHT, f"Right: {answer.__name__} survives all {len(lines)} plans.", tuple(lines))
+
+    def hint(self, number: int = 1) -> str:
+        """Hint 1 is a question, 2 the idea, 3 the line."""
+        if not 1 <= number <= len(self._hints):
+            return f"There are {len(self._hints)} hints; hint(1) comes first."
+        return f"Hint {number} of {len(self._hints)}: {self._hints[number - 1]}"
+
+    @property
+    def solution_lines(self) -> int:
+        """How many lines of code our own solution took, blank lines and comments not counted."""
+        source = inspect.getsource(self._class())
+        return sum(1 for line in source.splitlines() if line.strip() and not line.strip().startswith("#"))
+
+    def solution(self) -> None:
+        """Print our own solution."""
+        print(inspect.getsource(self._class()))
+
+    def _class(self) -> type:
+        own = [
+            value
+            for value in vars(self._solution).values()
+            if inspect.isclass(value) and value.__module__ == self._solution.__name__
+        ]
+        return own[0]

@@ -1,0 +1,1 @@
+"""Our own solutions; a learner finds them through ``exercise.solution()``."""
