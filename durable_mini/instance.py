@@ -277,8 +277,10 @@ class Instance:
             self._turn(section, function, argument)
             if gate.waiting or self._first:
                 self._drain()
-        else:
-            gate.wait(section, function, argument)
+            return
+        gate.wait(section, function, argument)
+        if not gate.busy:  # what a critical section waits for enters although others wait
+            self._drain()
 
     def _arrived(self, section: Section | None, function: Callable[[Any], None], argument: Any) -> None:
         self._pending -= 1
@@ -435,6 +437,8 @@ class Instance:
                 result, failed = error, True
         if failed:
             result = errors.carried(result, remote=True)
+            if call.kind == "rpc":
+                result.durableObjectId = str(self.record.id)
             result.add_note(f"raised in {call}, at {self.loop.now / US_PER_MS:g} ms")
         self._calls.pop(call, None)
         self.output.hold(self._send_reply, (call, result, failed))
@@ -463,6 +467,8 @@ class Instance:
     def fail_call(self, call: Call, error: BaseException, **flags: bool) -> None:
         """Answer ``call`` with ``error`` without its method having ended."""
         self._calls.pop(call, None)
+        if call.on_error is not None:
+            call.on_error(errors.carried(error, **flags))
         refuse(self.loop, call, error, **flags)
 
     def call_leaves(self, deliver: Callable[[Any], None], call: Call) -> None:
@@ -699,8 +705,6 @@ _TIMERS = frozenset(
 def deliver_reply(call: Call, result: Any, failed: bool) -> None:
     """Settle the caller's promise, in a turn of the caller's."""
     promise = call.promise
-    if failed and call.on_error is not None and (result.durableObjectReset or result.retryable):
-        call.on_error(result)
     settle = promise.reject if failed else promise.fulfil_first
     caller = call.caller
     if caller is None:
@@ -710,7 +714,7 @@ def deliver_reply(call: Call, result: Any, failed: bool) -> None:
 
 
 def refuse(loop: Loop, call: Call, error: BaseException, **flags: bool) -> None:
-    """Answer a call with ``error`` without its object."""
+    """Answer a call with ``error`` without its method having ended."""
     carried = errors.carried(error, **flags)
     if loop.trace is not None:
         loop.trace.record(

@@ -349,7 +349,7 @@ def _explained(error: Exception, loop: Loop) -> Exception:
 
 
 def _is_asyncio(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__", "").partition(".")[0] == "asyncio"
+    return bool(frame.f_globals.get("__name__", "").partition(".")[0] == "asyncio")
 
 
 def _no_asyncio(name: str, loop: Loop) -> WorldError:

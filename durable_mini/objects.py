@@ -172,7 +172,7 @@ class Record:
             instance.take(call)
         else:
             assert instance.death is not None
-            refuse(self.realm.loop, call, instance.death, remote=call.kind == "fetch", durableObjectReset=True)
+            instance.fail_call(call, instance.death, remote=call.kind == "fetch", durableObjectReset=True)
 
     def dispatch_alarm(self, scheduled: int, retries: int) -> None:
         """The scheduler has dispatched the object's alarm."""

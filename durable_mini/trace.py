@@ -62,6 +62,7 @@ KINDS: Final = (
 """Every kind of event, once."""
 
 FORMAT: Final = "durable_mini trace 1"
+_MOMENTS: Final = frozenset({"scheduledTime", "asked"})  # in the events they are ms since the epoch, as in the API
 _FREE_TEXT: Final = frozenset({"message", "text"})  # error wording may change between versions: not hashed
 _ADDRESS: Final = re.compile(r"\bat 0x[0-9a-fA-F]{4,}")
 
@@ -218,7 +219,7 @@ class Trace:
                 f"{event.t / 1000:,.3f}".replace(",", " "),
                 event.object,
                 event.kind,
-                "  ".join(f"{key}={_shown(value)}" for key, value in event.detail.items()),
+                "  ".join(f"{key}={self._told(key, value)}" for key, value in event.detail.items()),
             )
             for event in chosen
         ]
@@ -226,6 +227,12 @@ class Trace:
         return "\n".join(
             f"{row[0]:>{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip() for row in rows
         )
+
+    def _told(self, key: str, value: Scalar) -> str:
+        """A detail as a table shows it: moments as ms since the world began, like the first column."""
+        if key in _MOMENTS and isinstance(value, int):
+            return f"{value - self.start_ms:,} ms".replace(",", " ")
+        return _shown(value)
 
     def __str__(self) -> str:
         return self.table()

@@ -144,7 +144,8 @@ class DurableObjectStorage:
             raise TypeError(errors.NO_ALARM_HANDLER)
         asked = alarm_time(scheduledTime)
         stored = self._slot.set(asked)
-        self._host.note("alarm.set", {"scheduledTime": stored, "asked": asked})
+        clamped = {} if stored == asked else {"asked": asked}
+        self._host.note("alarm.set", {"scheduledTime": stored, **clamped})
         return self._host.settled(None)
 
     def deleteAlarm(self, **_options: Any) -> Promise[None]:
