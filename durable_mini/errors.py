@@ -90,6 +90,12 @@ class DataCloneError(Error, TypeError):
     name = "DataCloneError"
 
 
+class NoSuchMethod(TypeError):  # noqa: N818 - arrives as a plain TypeError
+    """The runtime's own TypeError for a method that a stub cannot reach."""
+
+    name = "TypeError"
+
+
 class WorldError(RuntimeError):
     """The world was used in a way it cannot follow; the sentence says what to do instead."""
 
@@ -121,6 +127,8 @@ def _type_that_crosses(kind: type[BaseException]) -> type[Exception]:
     for base in kind.__mro__:
         if base in _ARRIVES_AS_ERROR:
             break
+        if base is NoSuchMethod:
+            continue
         if issubclass(base, Exception) and base.__module__ in ("builtins", __name__):
             return base
     return Error
@@ -144,7 +152,7 @@ def message_of(error: BaseException) -> str:
 
 def name_of(error: BaseException) -> str:
     """The error's name, as JavaScript's ``error.name``."""
-    name = vars(error).get("name", error.name if isinstance(error, Error) else None)
+    name = vars(error).get("name", error.name if isinstance(error, (Error, NoSuchMethod)) else None)
     if isinstance(name, str):
         return name
     return "Error" if type(error) is Exception else type(error).__name__

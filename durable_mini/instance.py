@@ -420,7 +420,7 @@ class Instance:
             return method  # type: ignore[no-any-return]
         method = getattr(self.object, name, None)
         if not callable(method) or not hasattr(type(self.object), name) or name == "alarm" or name.startswith("_"):
-            error = TypeError(errors.NO_RPC_METHOD.format(name))
+            error = errors.NoSuchMethod(errors.NO_RPC_METHOD.format(name))
             error.add_note(
                 "A stub reaches the public methods of the class, not alarm() and not names that begin with _. "
                 f"{self.record.class_name} has {', '.join(self.record.methods) or 'none'}."
@@ -436,8 +436,9 @@ class Instance:
             except errors.DataCloneError as error:
                 result, failed = error, True
         if failed:
+            of_the_object = call.kind == "rpc" and not isinstance(result, errors.NoSuchMethod)
             result = errors.carried(result, remote=True)
-            if call.kind == "rpc":
+            if of_the_object:  # the runtime's own errors, and those of fetch, do not name the object (recording s17)
                 result.durableObjectId = str(self.record.id)
             result.add_note(f"raised in {call}, at {self.loop.now / US_PER_MS:g} ms")
         self._calls.pop(call, None)
