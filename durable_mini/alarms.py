@@ -92,6 +92,7 @@ class Scheduler:
         self._dispatch = dispatch
         self._abandon = abandon
         self._entries: dict[str, Entry] = {}
+        self._rows: dict[str, int] = {}  # what a real scheduler keeps on disk: all that a restart finds
         self._order = 0
         self._watched: dict[str, int] = {}
         self._watch_limit = 0
@@ -117,6 +118,7 @@ class Scheduler:
 
     def set(self, name: str, time: int) -> None:
         """An object's committed alarm is now ``time`` (ms since the epoch)."""
+        self._rows[name] = time
         entry = self._entries.get(name)
         if entry is None:
             entry = self._entries[name] = Entry(time)
@@ -129,6 +131,7 @@ class Scheduler:
 
     def delete(self, name: str) -> None:
         """An object's committed alarm is gone."""
+        self._rows.pop(name, None)
         entry = self._entries.get(name)
         if entry is None:
             return
@@ -157,12 +160,15 @@ class Scheduler:
         else:
             self._retry(name, entry, outcome)
 
-    def reload(self, alarms: list[tuple[str, int]]) -> None:
-        """The process has started anew: forget everything, take the stored alarms."""
+    def stop(self) -> None:
+        """The process is gone, and with it all entries and counters."""
         for entry in self._entries.values():
             self._stop_timer(entry)
         self._entries.clear()
-        for name, time in alarms:
+
+    def start(self) -> None:
+        """The process has started: take the alarms that are on disk, overdue ones at once."""
+        for name, time in list(self._rows.items()):
             self.set(name, time)
 
     # -- the machine ------------------------------------------------------------------------------
@@ -227,6 +233,7 @@ class Scheduler:
     def _erase(self, name: str, entry: Entry) -> None:
         self._stop_timer(entry)
         del self._entries[name]
+        self._rows.pop(name, None)
 
     def _stop_timer(self, entry: Entry) -> None:
         if entry.timer is not None:

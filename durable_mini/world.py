@@ -256,13 +256,12 @@ class World:
             if record.instance is not None:
                 lost = errors.Error(errors.NETWORK_LOST, retryable=True)
                 record.instance.die(lost, "object.crashed", process_gone=True)
-        self._scheduler.reload([])
+        self._scheduler.stop()
 
     def _start_process(self) -> None:
         self._realm.down = False
         self._record("process.started", {})
-        alarms = [(record.label, record.slot.committed) for record in self._records()]
-        self._scheduler.reload([(label, time) for label, time in alarms if time is not None])
+        self._scheduler.start()
 
     # -- faults at a moment ------------------------------------------------------------------------------
 

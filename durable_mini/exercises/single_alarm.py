@@ -134,7 +134,7 @@ PLANS = (
     _plan(
         "the handler fails once, after its effect",
         Scenario(
-            [Grant("a", 0, 300), Grant("b", 20, 400)], 6_000, faults=_AFTER_EFFECT, allowance=RETRY_MS + 200, repeats=2
+            [Grant("a", 0, 300), Grant("b", 20, 280)], 6_000, faults=_AFTER_EFFECT, allowance=RETRY_MS + 200, repeats=2
         ),
     ),
     _plan(

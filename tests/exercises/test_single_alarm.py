@@ -1,0 +1,191 @@
+"""The check of lesson 01: right answers pass, each kind of wrong one fails at the plan that shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from durable_mini import Date, DurableObject, fetch
+from durable_mini.exercises import Outcome, Report
+from durable_mini.exercises.single_alarm import exercise
+from durable_mini.exercises.solutions.single_alarm import LeaseLedger
+
+Right: Any = LeaseLedger
+
+
+class KeyValueLedger(DurableObject):
+    """Right as well, and written differently: key-value storage, and a plain setAlarm to the minimum."""
+
+    async def _arm(self) -> None:
+        ends = (await self.ctx.storage.list(prefix="end/")).values()
+        if ends:
+            await self.ctx.storage.setAlarm(max(min(ends), Date.now() + 1))
+
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        await self.ctx.storage.put(f"end/{lease_id}", Date.now() + ttl_ms)
+        await self._arm()
+
+    async def alarm(self) -> None:
+        now = Date.now()
+        for key, end in (await self.ctx.storage.list(prefix="end/")).items():
+            if end <= now:
+                await fetch("https://access.example/revoke", method="POST", json={"lease": key.removeprefix("end/")})
+                if (await self.ctx.storage.get(key)) == end:
+                    await self.ctx.storage.delete(key)
+        await self._arm()
+
+
+class PlainSetAlarm(Right):  # type: ignore[misc]
+    """Each grant overwrites the alarm."""
+
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        end = Date.now() + ttl_ms
+        self.sql.exec("INSERT OR REPLACE INTO leases VALUES (?, ?)", lease_id, end)
+        await self.ctx.storage.setAlarm(end)
+
+
+class NoChain(Right):  # type: ignore[misc]
+    """The handler does not arm for the rest."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec("SELECT id FROM leases WHERE expire_at <= ?", Date.now()).toArray():
+            await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+
+
+class OnlyOnce(Right):  # type: ignore[misc]
+    """Arms only when nothing is armed, so that an earlier end is missed."""
+
+    async def ensure_alarm(self) -> None:
+        soonest = self.sql.exec("SELECT MIN(expire_at) AS t FROM leases").one().t
+        if soonest is not None and await self.ctx.storage.getAlarm() is None:
+            await self.ctx.storage.setAlarm(soonest)
+
+
+class TrustsTheAlarm(Right):  # type: ignore[misc]
+    """Revokes every lease when it rings, due or not."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec("SELECT id FROM leases").toArray():
+            await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+        await self.ensure_alarm()
+
+
+class DeletesFirst(Right):  # type: ignore[misc]
+    """Deletes the row before its effect, and stops at an error."""
+
+    async def alarm(self) -> None:
+        due = self.sql.exec("SELECT id FROM leases WHERE expire_at <= ? LIMIT 100", Date.now()).toArray()
+        for lease in due:
+            self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+        for lease in due:
+            await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+        await self.ensure_alarm()
+
+
+class InMemory(DurableObject):
+    """Keeps its leases in memory, which a restart takes away."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        self.ends: dict[str, int] = {}
+
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        self.ends[lease_id] = Date.now() + ttl_ms
+        await self.ctx.storage.setAlarm(min(self.ends.values()))
+
+    async def alarm(self) -> None:
+        for lease, end in list(self.ends.items()):
+            if end <= Date.now():
+                await fetch("https://access.example/revoke", method="POST", json={"lease": lease})
+                del self.ends[lease]
+        if self.ends:
+            await self.ctx.storage.setAlarm(max(min(self.ends.values()), Date.now() + 1))
+
+
+class OneBatch(Right):  # type: ignore[misc]
+    """Takes a bounded batch, and arms for leases that end in the future only."""
+
+    async def ensure_alarm(self) -> None:
+        soonest = self.sql.exec("SELECT MIN(expire_at) AS t FROM leases WHERE expire_at > ?", Date.now()).one().t
+        current = await self.ctx.storage.getAlarm()
+        if soonest is not None and (current is None or soonest < current):
+            await self.ctx.storage.setAlarm(soonest)
+
+
+def failed_plans(report: Report) -> list[str]:
+    return [line.plan for line in report.lines if line.story is not None]
+
+
+def test_our_own_solution_survives_every_plan() -> None:
+    report = exercise.check(LeaseLedger)
+    assert report.outcome is Outcome.RIGHT
+    assert failed_plans(report) == []
+    assert len(report.lines) >= 5
+
+
+def test_a_right_answer_written_differently_survives_every_plan() -> None:
+    assert str(exercise.check(KeyValueLedger)).startswith("Right: KeyValueLedger survives all 8 plans.")
+
+
+@pytest.mark.parametrize(
+    ("answer", "plan"),
+    [
+        (PlainSetAlarm, "two leases, the shorter one first"),
+        (NoChain, "two leases, the shorter one first"),
+        (OnlyOnce, "two leases, the longer one first"),
+        (TrustsTheAlarm, "two leases, the shorter one first"),
+        (DeletesFirst, "the handler fails once, after its effect"),
+        (InMemory, "the process is away when the alarm is due"),
+        (OneBatch, "250 leases that end at one instant"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_a_wrong_answer_fails_at_the_plan_that_shows_its_fault(answer: type, plan: str) -> None:
+    report = exercise.check(answer)
+    assert report.outcome is Outcome.WRONG
+    assert plan in failed_plans(report)
+    assert report.trace is not None
+
+
+def test_the_story_of_a_failed_plan_names_the_lease_and_the_moments() -> None:
+    report = exercise.check(OnlyOnce)
+    stories = {line.plan: line.story for line in report.lines}
+    assert stories["two leases, the longer one first"] == ("b ran out at 320 ms and was revoked at 1,511 ms, too late.")
+
+
+def test_an_untouched_starter_is_not_attempted() -> None:
+    class MyLedger(DurableObject):
+        async def grant(self, lease_id: str, ttl_ms: int) -> None:
+            raise NotImplementedError
+
+        async def alarm(self) -> None:
+            raise NotImplementedError
+
+    assert exercise.check(MyLedger).outcome is Outcome.NOT_ATTEMPTED
+    assert exercise.check("MyLedger").outcome is Outcome.NOT_ATTEMPTED
+
+
+def test_an_answer_that_raises_is_told_where() -> None:
+    class MyLedger(DurableObject):
+        async def grant(self, lease_id: str, ttl_ms: int) -> None:
+            raise ZeroDivisionError(f"{lease_id} for {ttl_ms} ms")
+
+    report = exercise.check(MyLedger)
+    assert report.outcome is Outcome.RAISED
+    assert "ZeroDivisionError: a for 300 ms (raised in MyLedger/tenant-42.grant(), at 0 ms)" in str(report)
+
+
+def test_hints_lead_from_a_question_to_the_line() -> None:
+    assert "?" in exercise.hint(1)
+    assert "setAlarm" not in exercise.hint(2)
+    assert "SELECT MIN(expire_at)" in exercise.hint(3)
+    assert exercise.hint(4) == "There are 3 hints; hint(1) comes first."
+
+
+def test_the_solution_is_printed_on_request_only(capsys: pytest.CaptureFixture[str]) -> None:
+    exercise.solution()
+    assert "class LeaseLedger(DurableObject):" in capsys.readouterr().out
+    assert exercise.solution_lines == 25
