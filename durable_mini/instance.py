@@ -340,6 +340,8 @@ class Instance:
 
     def _end_turn(self) -> None:
         self.gate.busy = False
+        if self.loop.fresh_failures:
+            self._note_failures()
         if not self.alive:
             self._close_tasks()
             return
@@ -358,6 +360,12 @@ class Instance:
                 soon(function, argument)
         if not self._calls and not self._pending and self.alarm_run is None:
             self.start_idle_clock()
+
+    def _note_failures(self) -> None:
+        for promise in self.loop.fresh_failures:
+            if not promise._watched and promise.owner is self:
+                self.note("promise.unhandled", {"promise": str(promise), "message": errors.describe(promise._value)})
+        self.loop.fresh_failures.clear()
 
     def start_idle_clock(self) -> None:
         """Nothing is under way any more: the object leaves memory if that stays so."""

@@ -81,9 +81,11 @@ class Limits:
     def __post_init__(self) -> None:
         for limit in fields(self):
             value = getattr(self, limit.name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            whole = isinstance(limit.default, int)
+            if (type(value) is not int and (whole or type(value) is not float)) or not value >= 0:
+                number = "a whole number" if whole else "a number"
                 raise ValueError(
-                    f"Limits({limit.name}={value!r}): expected a number of {limit.metadata['unit']}, 0 or more."
+                    f"Limits({limit.name}={value!r}): expected {number}, 0 or more ({limit.metadata['unit']})."
                 )
 
     @classmethod

@@ -401,6 +401,8 @@ class Loop:
         self.closed = False
         self.interrupted = False
         self.unhandled: list[Promise[Any]] = []
+        self.fresh_failures: list[Promise[Any]] = []
+        """Those of the running turn, which may still be awaited in it."""
         self._ready: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._heap: list[tuple[int, float, Callable[[Any], None], Any, bool]] = []
         self._order = 0
@@ -518,6 +520,7 @@ class Loop:
     def rejected_unwatched(self, promise: Promise[Any]) -> None:
         """Remember a failure that nobody awaits yet."""
         self.unhandled.append(promise)
+        self.fresh_failures.append(promise)
 
     def still_unhandled(self) -> list[Promise[Any]]:
         """The failures that nobody awaited until now."""
