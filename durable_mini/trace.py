@@ -83,7 +83,7 @@ class Event(NamedTuple):
 
     def __str__(self) -> str:
         detail = "  ".join(f"{key}={_shown(value)}" for key, value in self.detail.items())
-        return f"{self.t / 1000:>12.3f} ms  {self.object}  {self.kind}  {detail}".rstrip()
+        return f"{self.t / 1000:>12.3f} ms  {_one_line(self.object)}  {self.kind}  {detail}".rstrip()
 
 
 def _shown(value: Scalar) -> str:
@@ -91,7 +91,12 @@ def _shown(value: Scalar) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    return _one_line(str(value))
+
+
+def _one_line(text: str) -> str:
+    """``text`` with all white space folded: SQL and names may span lines, a line of a table may not."""
+    return text if text.isprintable() and "  " not in text else " ".join(text.split())
 
 
 class Trace:
@@ -202,11 +207,15 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """Write the trace to a file as JSON."""
+        from pathlib import Path
+
         Path(path).write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Read a trace that :meth:`save` wrote."""
+        from pathlib import Path
+
         return cls.from_json(Path(path).read_text(encoding="utf-8"))
 
     # -- for people -------------------------------------------------------------------------------
@@ -217,7 +226,7 @@ class Trace:
         rows = [("ms", "object", "event", "detail")] + [
             (
                 f"{event.t / 1000:,.3f}".replace(",", " "),
-                event.object,
+                _one_line(event.object),
                 event.kind,
                 "  ".join(f"{key}={self._told(key, value)}" for key, value in event.detail.items()),
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import keyword
-import logging
 from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from typing import Any, Self, TypeVar
 
@@ -21,7 +20,6 @@ from durable_mini.objects import Environment, Namespace, Record, Stub
 from durable_mini.trace import Trace
 
 T = TypeVar("T")
-_log = logging.getLogger("durable_mini")
 
 
 class World:
@@ -365,8 +363,13 @@ class World:
         if running.loop is not None:
             raise errors.WorldError(f"close() was called from inside {running.loop.name}; call it outside.")
         if not self._closed_down:
-            for failure in self.unhandled:
-                _log.warning("A failure that nobody awaited: %s", failure)
+            unhandled = self.unhandled
+            if unhandled:
+                import logging
+
+                log = logging.getLogger("durable_mini")
+            for failure in unhandled:
+                log.warning("A failure that nobody awaited: %s", failure)
             self._shut()
 
     def _shut(self) -> None:
