@@ -94,6 +94,8 @@ class Scheduler:
         self._entries: dict[str, Entry] = {}
         self._rows: dict[str, int] = {}  # what a real scheduler keeps on disk: all that a restart finds
         self._order = 0
+        self.process = 0
+        """Counts the processes: how a run ends that an earlier one dispatched concerns nobody."""
         self._watched: dict[str, int] = {}
         self._watch_limit = 0
         self.busiest: str | None = None
@@ -162,6 +164,7 @@ class Scheduler:
 
     def stop(self) -> None:
         """The process is gone, and with it all entries and counters."""
+        self.process += 1
         for entry in self._entries.values():
             self._stop_timer(entry)
         self._entries.clear()

@@ -117,13 +117,14 @@ class AlarmInvocationInfo:
 class AlarmRun:
     """One run of ``alarm()``; what its task reports to."""
 
-    __slots__ = ("instance", "number", "retries", "scheduled", "started", "wall")
+    __slots__ = ("instance", "number", "process", "retries", "scheduled", "started", "wall")
 
     def __init__(self, instance: Instance, scheduled: int, retries: int, number: int) -> None:
         self.instance = instance
         self.scheduled = scheduled
         self.retries = retries
         self.number = number
+        self.process = instance.realm.scheduler.process
         self.started = False
         self.wall: Timer | None = None
 
@@ -155,8 +156,14 @@ class AlarmRun:
         instance = self.instance
         if instance.alarm_run is self:
             instance.alarm_run = None
-            instance.realm.scheduler.finished(instance.label, outcome)
+            self.tell_scheduler(outcome)
             instance.start_idle_clock()
+
+    def tell_scheduler(self, outcome: Outcome) -> None:
+        """Report how the run ended, if the process that dispatched it still lives."""
+        scheduler = self.instance.realm.scheduler
+        if scheduler.process == self.process:
+            scheduler.finished(self.instance.label, outcome)
 
 
 class SectionEnd:
@@ -649,13 +656,12 @@ class Instance:
         *,
         counts: bool | None = None,
         retry_alarm: bool = True,
-        process_gone: bool = False,
         **flags: bool,
     ) -> None:
         """End now: unconfirmed writes are lost, and everybody who waits is told ``error``.
 
         ``counts`` says whether a running alarm's failure counts against the limit; by default
-        it does when its handler had started. With ``process_gone`` the scheduler is gone too.
+        it does when its handler had started.
         """
         if not self.alive:
             return
@@ -679,8 +685,7 @@ class Instance:
             counted = run.started if counts is None else counts
             self.note("alarm.failed", {"run": run.number, "message": told})
             outcome = Outcome(retry=retry_alarm, counts=counted, message=told)
-            if not process_gone:
-                self.loop.soon(lambda _: self.realm.scheduler.finished(self.label, outcome))
+            self.loop.soon(run.tell_scheduler, outcome)
         self.loop.drop(self._is_timer_of_mine)
         if self.loop.owner is not self:
             self._close_tasks()

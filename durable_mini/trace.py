@@ -207,16 +207,16 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """Write the trace to a file as JSON."""
-        from pathlib import Path
+        from pathlib import Path as FilePath
 
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        FilePath(path).write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Read a trace that :meth:`save` wrote."""
-        from pathlib import Path
+        from pathlib import Path as FilePath
 
-        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        return cls.from_json(FilePath(path).read_text(encoding="utf-8"))
 
     # -- for people -------------------------------------------------------------------------------
 

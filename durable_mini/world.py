@@ -253,7 +253,7 @@ class World:
         for record in self._records():
             if record.instance is not None:
                 lost = errors.Error(errors.NETWORK_LOST, retryable=True)
-                record.instance.die(lost, "object.crashed", process_gone=True)
+                record.instance.die(lost, "object.crashed", counts=False)
         self._scheduler.stop()
 
     def _start_process(self) -> None:
