@@ -90,41 +90,47 @@ def race(*awaitables: Awaitable[Any]) -> Promise[Any]:
 
 def _promises(name: str, awaitables: tuple[Awaitable[Any], ...]) -> tuple[Loop, list[Promise[Any]]]:
     """The promises among ``awaitables``, coroutines started as tasks of whoever calls."""
-    if len(awaitables) == 1 and isinstance(awaitables[0], (list, tuple)):
-        raise TypeError(f"{name}() takes the promises one by one; write {name}(*promises).")
     loop = running.loop or next((one._loop for one in awaitables if isinstance(one, Promise)), None)
-    if loop is None:
+    refusal = _refusal(name, awaitables, loop)
+    if refusal is not None or loop is None:
         for one in awaitables:
             if inspect.iscoroutine(one):
                 one.close()
-        raise WorldError(
+        raise refusal or WorldError(
             f"{name}() outside of an object takes what stubs return, such as {name}(stub.a(), stub.b()); start a "
             "coroutine of your own with world.spawn(...)."
         )
-    owner, task = loop.owner, loop.task
-    activity = task.activity if task is not None else name
+    activity = loop.task.activity if loop.task is not None else name
     promises: list[Promise[Any]] = []
     for one in awaitables:
         if isinstance(one, Promise):
-            if one._loop is not loop:
-                raise WorldError(f"{name}() was given promises of {one._loop.name} and of {loop.name}.")
-            if one.owner is not owner:
-                raise others_promise(one, loop)
             promises.append(one)
         elif inspect.iscoroutine(one):
-            if running.loop is None:
-                raise WorldError(
-                    f"{name}() outside of an object takes what stubs return; start {one.__name__}() with "
-                    "world.spawn(...)."
-                )
-            promise: Promise[Any] = Promise(loop, f"{one.__name__}()")
-            started = Task(loop, one, owner, promise, activity)
+            promise: Promise[Any] = Promise(loop)
+            started = Task(loop, one, loop.owner, promise, activity)
             promise.source = _Started(one.__name__, started)
             loop.start_nested(started)
             promises.append(promise)
-        else:
-            raise TypeError(f"{name}() takes promises and coroutines, not a {type(one).__name__}.")
     return loop, promises
+
+
+def _refusal(name: str, awaitables: tuple[Awaitable[Any], ...], loop: Loop | None) -> Exception | None:
+    """Why these cannot be awaited together; None if they can."""
+    if len(awaitables) == 1 and isinstance(awaitables[0], (list, tuple)):
+        return TypeError(f"{name}() takes the promises one by one; write {name}(*promises).")
+    for one in awaitables:
+        if isinstance(one, Promise):
+            if loop is not None and one._loop is not loop:
+                return WorldError(f"{name}() was given promises of {one._loop.name} and of {loop.name}.")
+            if running.loop is not None and one.owner is not running.loop.owner:
+                return others_promise(one, running.loop)
+        elif not inspect.iscoroutine(one):
+            return TypeError(f"{name}() takes promises and coroutines, not a {type(one).__name__}.")
+        elif running.loop is None:
+            return WorldError(
+                f"{name}() outside of an object takes what stubs return; start {one.__name__}() with world.spawn(...)."
+            )
+    return None
 
 
 class _Started:
