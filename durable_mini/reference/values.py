@@ -1,0 +1,123 @@
+"""Whether two values agree: a recorded one and ours.
+
+JavaScript's undefined is our None; numbers compare by number and times within a tolerance;
+byte arrays compare by length and content, sets as multisets.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from durable_mini.reference.literals import SHOWN_BYTES
+
+_OFFSET: Final = re.compile(r" at offset \d+")
+"""SQLite says where a statement is wrong; Python's does not."""
+
+
+class Mismatch(NamedTuple):
+    """Where two values part."""
+
+    path: str
+    recorded: Any
+    ours: Any
+
+
+class _Absent:
+    """Stands for a key that one side lacks."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT: Final = _Absent()
+
+
+def mismatches(recorded: Any, ours: Any, tolerance_ms: float | None, path: str = "") -> Iterator[Mismatch]:
+    """Where the two values part. Without a tolerance times are compared only as null or not null."""
+    recorded, ours = plain(recorded), plain(ours)
+    if _is_time(recorded) and _is_time(ours):
+        if tolerance_ms is not None and abs(recorded["$t"] - ours["$t"]) > tolerance_ms:
+            yield Mismatch(path, recorded, ours)
+    elif isinstance(recorded, dict) and isinstance(ours, dict):
+        yield from _in_dicts(recorded, ours, tolerance_ms, path)
+    elif isinstance(recorded, list) and isinstance(ours, list):
+        for index in range(max(len(recorded), len(ours))):
+            left = recorded[index] if index < len(recorded) else ABSENT
+            right = ours[index] if index < len(ours) else ABSENT
+            yield from mismatches(left, right, tolerance_ms, f"{path}[{index}]")
+    elif not _equal(recorded, ours):
+        yield Mismatch(path, recorded, ours)
+
+
+def _in_dicts(
+    recorded: dict[str, Any], ours: dict[str, Any], tolerance_ms: float | None, path: str
+) -> Iterator[Mismatch]:
+    for key in [*recorded, *(key for key in ours if key not in recorded)]:
+        left, right = recorded.get(key, ABSENT), ours.get(key, ABSENT)
+        inner = f"{path}.{key}" if path else key
+        if key.endswith("_ms") and _is_number(left) and _is_number(right):
+            if tolerance_ms is not None and abs(left - right) > tolerance_ms:
+                yield Mismatch(inner, left, right)
+        else:
+            yield from mismatches(left, right, tolerance_ms, inner)
+
+
+def plain(value: Any) -> Any:
+    """A value in the form in which both sides write it alike."""
+    if isinstance(value, str):
+        return _OFFSET.sub("", value)
+    if not isinstance(value, dict):
+        return value
+    match next(iter(value), None), value:
+        case "$undef", _:
+            return None
+        case "$bigint", {"$bigint": digits}:
+            return int(digits)
+        case "$num", {"$num": "-0"}:
+            return 0
+        case ("$arraybuffer", {"$arraybuffer": length, "hex": start}) | ("$view", {"bytes": length, "hex": start}):
+            return {"bytes": length, f"first {SHOWN_BYTES}": start}
+        case "$map", {"$map": pairs} if all(isinstance(key, str) for key, _ in pairs):
+            return dict(pairs)
+        case "$set", {"$set": members}:
+            return {"members": sorted((plain(member) for member in members), key=_sort_key)}
+    return value
+
+
+def _sort_key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == {"$t"}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _equal(recorded: Any, ours: Any) -> bool:
+    if _is_number(recorded) and _is_number(ours):
+        return bool(recorded == ours) or (math.isnan(recorded) and math.isnan(ours))
+    return type(recorded) is type(ours) and bool(recorded == ours)
+
+
+def without(value: Any, keys: frozenset[str]) -> Any:
+    """``value`` without the entries of these keys, at any depth."""
+    if not keys:
+        return value
+    if isinstance(value, dict):
+        return {key: without(item, keys) for key, item in value.items() if key not in keys}
+    if isinstance(value, list):
+        return [without(item, keys) for item in value]
+    return value
+
+
+def shown(value: Any, length: int = 160) -> str:
+    """``value`` on one line."""
+    text = repr(value) if value is ABSENT else json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= length else text[: length - 3] + "..."

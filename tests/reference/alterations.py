@@ -1,0 +1,121 @@
+"""Every value of a recording that is compared, and ways to alter it so that it no longer agrees."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+BEYOND_MS = 60
+"""How much further than the tolerance an altered time moves."""
+
+IN_THE_INVARIANT = frozenset(
+    {"scheduledTime", "at", "value_in_ms", "current_in_ms", "is_null", "current_null", "changed", "alarm", "alarm_at"}
+)
+"""Values that the invariant of a re-arming chain speaks of."""
+
+
+class Spot(NamedTuple):
+    """One compared value: the way to it, and what it is of."""
+
+    path: tuple[Any, ...]
+    what: str
+
+
+def spots(document: dict[str, Any]) -> Iterator[Spot]:
+    """The compared values of a recording: all of them, or those that its invariant speaks of."""
+    if document["compare"].get("invariant") is None:
+        yield from _all_spots(document)
+    else:
+        yield from (
+            spot
+            for spot in _all_spots(document)
+            if spot.path[-1] in IN_THE_INVARIANT and spot.path[0] in ("events", "final")
+        )
+
+
+def _all_spots(document: dict[str, Any]) -> Iterator[Spot]:
+    for index, (_t, name, event, details) in enumerate(document["events"]):
+        if name.startswith("$"):
+            continue
+        yield Spot(("events", index, 2), "the name of an event")
+        if event != "constructor":
+            yield Spot(("events", index, 0), "the time of an event")
+        yield from _leaves(details, ("events", index, 3), "a detail of an event")
+    for index, (_tag, reply, _times) in enumerate(document["replies"]):
+        yield from _leaves(reply, ("replies", index, 1), "a reply")
+    for name, final in document["final"].items():
+        yield from _leaves(final, ("final", name), "a final value")
+
+
+def _leaves(value: Any, path: tuple[Any, ...], what: str) -> Iterator[Spot]:
+    if isinstance(value, dict) and value and set(value) != {"$t"}:
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key), what)
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from _leaves(item, (*path, index), what)
+    else:
+        yield Spot(path, what)
+
+
+def altered(document: dict[str, Any], spot: Spot, rng: random.Random) -> dict[str, Any]:
+    """A copy of the document with the value at ``spot`` altered."""
+    copied = copy.copy(document)
+    holder: Any = copied
+    for step in spot.path[:-1]:
+        holder[step] = copy.copy(holder[step])  # only what lies on the way
+        holder = holder[step]
+    tolerance = document["compare"]["time_tolerance_ms"]
+    key = spot.path[-1]
+    is_time = spot.what == "the time of an event" or (isinstance(key, str) and key.endswith("_ms"))
+    holder[key] = _other(holder[key], tolerance + BEYOND_MS if is_time else 0, tolerance, rng)
+    return copied
+
+
+def _other(value: Any, far: int, tolerance: int, rng: random.Random) -> Any:
+    sign = rng.choice((-1, 1))
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return value + sign * (far or rng.randint(1, 9))
+    if isinstance(value, str):
+        return rng.choice((value + "x", f"not {value}"))
+    if isinstance(value, dict) and "$t" in value:
+        return rng.choice(({"$t": value["$t"] + sign * (tolerance + BEYOND_MS)}, None))
+    if value is None:
+        return rng.choice((0, {"$t": 1000})) if not far else rng.choice((-40, 40))
+    return rng.choice((["more"], None)) if isinstance(value, list) else {"more": 1}
+
+
+def object_of(document: dict[str, Any], spot: Spot) -> str:
+    """The object whose value it is."""
+    part, key = spot.path[:2]
+    if part == "events":
+        name: str = document["events"][key][1]
+    elif part == "replies":
+        name = next(step[2] for step in document["steps"] if step[4:] == [document["replies"][key][0]])
+    else:
+        name = key
+    return name
+
+
+def only(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """The document as if this object were the only one; objects that call nobody do not notice."""
+    tags = [step[4] for step in document["steps"] if step[2:3] == [name] and len(step) > 4]
+    return {
+        **document,
+        "steps": [step for step in document["steps"] if step[2:3] == [name] or step[1] == "config"],
+        "events": [event for event in document["events"] if event[1] == name],
+        "replies": [reply for reply in document["replies"] if reply[0] in tags],
+        "final": {name: document["final"][name]},
+    }
+
+
+def document_of(path: Path) -> dict[str, Any]:
+    """The JSON of a recording."""
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document

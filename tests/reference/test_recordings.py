@@ -1,0 +1,73 @@
+"""The recordings of the real runtime, replayed: everything that they want compared is equal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from durable_mini.reference import ObjectReport, Recording, SetAsides, compare, replay
+from durable_mini.reference.setasides import LIMIT
+from tests.reference.programs import WORKERD, recording_files
+
+pytestmark = pytest.mark.recording
+
+SLICE = "s01 s02 s03 s04 s05 s07 s08 s09 s10 s11 s11b s27 s28 s29 s29b s33 s34 s35"
+
+
+@pytest.fixture(scope="module")
+def set_asides() -> SetAsides:
+    return SetAsides.beside(WORKERD)
+
+
+@pytest.mark.parametrize("file", recording_files(), ids=lambda file: file.stem)
+def test_every_object_of_a_recording_is_equal(file: Path, set_asides: SetAsides) -> None:
+    recording = Recording.load(file)
+    reports = compare(recording, replay(recording), set_asides)
+    assert [report.object for report in reports] == recording.compared_objects()
+    assert Counter(report.verdict for report in reports) == Counter({"equal": len(reports)}), "\n".join(
+        f"{report.object}: {report.verdict} {report.not_supported or ''} {first_difference(report)}"
+        for report in reports
+        if report.verdict != "equal"
+    )
+
+
+def first_difference(report: ObjectReport) -> str:
+    return str(next(iter(report.differences), ""))
+
+
+def test_every_set_aside_is_needed_and_there_are_few(set_asides: SetAsides) -> None:
+    recordings = [Recording.load(file) for file in recording_files()]
+    fresh = SetAsides(set_asides.entries)
+    for recording in recordings:
+        if any(entry.recording == recording.name for entry in fresh.entries):
+            compare(recording, replay(recording), fresh)
+    print(f"{fresh.used} set-asides")  # noqa: T201 - their number is to be seen
+    assert fresh.unused() == []
+    assert fresh.unknown(recordings) == []
+    assert len(fresh.entries) <= LIMIT
+
+
+def test_the_recordings_of_this_slice_are_there() -> None:
+    assert {file.stem.partition("_")[0] for file in recording_files()} >= set(SLICE.split())
+
+
+def test_the_readme_has_a_row_for_each_recording() -> None:
+    readme = (WORKERD / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## The recordings")[2]
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    recordings = [Recording.load(file) for file in recording_files()]
+    assert rows == [f"| `{one.name}` | {one.proves} | `[{one.name}]` |" for one in recordings]
+
+
+def test_a_recording_with_all_its_events_compares_each_of_them() -> None:
+    """Nothing passes because there was nothing to compare."""
+    for file in recording_files():
+        recording = Recording.load(file)
+        ours = replay(recording)
+        assert len(recording.events) > 0
+        if recording.rules.invariant is None:
+            assert sum(map(len, ours.events.values())) == len(recording.events)
+            assert set(ours.replies) == set(recording.replies)
+            assert set(ours.final) == set(recording.final)
