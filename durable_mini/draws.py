@@ -99,9 +99,10 @@ def checked(setting: object, what: str, unit: str, low: float, high: float) -> D
     A constant or a distribution must lie within ``low`` and ``high`` (in ``unit``); what a
     function returns is its author's business.
     """
+    of_unit = unit if unit.startswith("of ") else f"of {unit}"
     if isinstance(setting, bool) or not (isinstance(setting, (int, float, Uniform, Exponential)) or callable(setting)):
         raise TypeError(
-            f"World({what}={setting!r}): expected a number of {unit}, a distribution such as Uniform(0, 1), "
+            f"World({what}={setting!r}): expected a number {of_unit}, a distribution such as Uniform(0, 1), "
             "or a function of (object, n)."
         )
     bounds: tuple[float, float] | None = None

@@ -25,6 +25,18 @@ _MOMENT: Final = re.compile(r"at (?P<at>\d+(?:\.\d+)?) ms: (?P<what>evict|crash)
 _RESTART: Final = re.compile(r"at (?P<at>\d+(?:\.\d+)?) ms: restart(?:, away for (?P<away>\d+(?:\.\d+)?) ms)?")
 
 
+def _exact(ms: float) -> str:
+    """``ms`` without an exponent and without loss, so that a plan reads back as it was written."""
+    text = f"{ms:.17f}" if "e-" in repr(ms) else f"{ms:.1f}" if "e" in repr(ms) else repr(ms)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _moment(ms: object, what: str) -> float:
+    if isinstance(ms, bool) or not isinstance(ms, (int, float)):
+        raise TypeError(f"{what} takes a number of milliseconds, not {type(ms).__name__}.")
+    return ms
+
+
 @dataclass(frozen=True)
 class Fault:
     """One fault. ``object`` is a label such as ``LeaseLedger/tenant-42``, empty for the whole process."""
@@ -42,9 +54,9 @@ class Fault:
         if self.what == RAISE:
             return f"{self.object}/{self.activity}/effect#{self.effect}: raise after"
         if self.what == RESTART:
-            away = f", away for {self.downtime_ms:g} ms" if self.downtime_ms else ""
-            return f"at {self.at_ms:g} ms: restart{away}"
-        return f"at {self.at_ms:g} ms: {self.what} {self.object}"
+            away = f", away for {_exact(self.downtime_ms)} ms" if self.downtime_ms else ""
+            return f"at {_exact(self.at_ms)} ms: restart{away}"
+        return f"at {_exact(self.at_ms)} ms: {self.what} {self.object}"
 
     @classmethod
     def parse(cls, line: str) -> Fault:
@@ -74,15 +86,24 @@ class FaultPlan:
 
     def evict(self, object: str, at_ms: float) -> FaultPlan:
         """Remove the object from memory at ``at_ms``, if it is idle then."""
-        return FaultPlan((*self.faults, Fault(EVICT, object, at_ms=at_ms)))
+        return FaultPlan((*self.faults, Fault(EVICT, object, at_ms=_moment(at_ms, "evict(at_ms=...)"))))
 
     def crash(self, object: str, at_ms: float) -> FaultPlan:
         """Kill the object's isolate at ``at_ms``."""
-        return FaultPlan((*self.faults, Fault(CRASH, object, at_ms=at_ms)))
+        return FaultPlan((*self.faults, Fault(CRASH, object, at_ms=_moment(at_ms, "crash(at_ms=...)"))))
 
     def restart(self, at_ms: float, downtime_ms: float = 0) -> FaultPlan:
         """Kill the process at ``at_ms`` and start it again after ``downtime_ms``."""
-        return FaultPlan((*self.faults, Fault(RESTART, at_ms=at_ms, downtime_ms=downtime_ms)))
+        return FaultPlan(
+            (
+                *self.faults,
+                Fault(
+                    RESTART,
+                    at_ms=_moment(at_ms, "restart(at_ms=...)"),
+                    downtime_ms=_moment(downtime_ms, "restart(downtime_ms=...)"),
+                ),
+            )
+        )
 
     @classmethod
     def parse(cls, text: str) -> FaultPlan:

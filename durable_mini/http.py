@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Body = str | bytes | None
 _NO_JSON: Final = object()
+_OPTIONS: Final = frozenset({"method", "headers", "body", "json"})
 
 
 class Headers(Mapping[str, str]):
@@ -39,6 +40,8 @@ class _Message:
     """What requests and responses have in common: headers and a body that is read once awaited."""
 
     def __init__(self, body: Body, headers: Mapping[str, str] | None, json: Any, what: str) -> None:
+        if headers is not None and not isinstance(headers, Mapping):
+            raise TypeError(f"A {what.rstrip('()')} takes its headers as a dict, not {type(headers).__name__}.")
         self.headers = Headers(headers)
         if json is not _NO_JSON:
             if body is not None:
@@ -82,6 +85,8 @@ class Request(_Message):
     ) -> None:
         if not isinstance(url, str):
             raise TypeError(f"A Request takes its URL as a str, not {type(url).__name__}.")
+        if not isinstance(method, str):
+            raise TypeError(f"A Request takes its method as a str, not {type(method).__name__}.")
         super().__init__(body, headers, json, "Request()")
         self.url = url
         self.method = method.upper()
@@ -142,6 +147,9 @@ def fetch(url: str | Request, **options: Any) -> Promise[Response]:
     owner = loop.owner
     if owner is None:
         raise WorldError(f"fetch() is made by an object, and a client of {loop.name} is running; call stub.fetch(...).")
+    for option in options:
+        if option not in _OPTIONS:
+            raise TypeError(f"fetch() has no option {option!r}; it takes method, headers, body and json.")
     request = url.copied() if isinstance(url, Request) and not options else Request(url, **options)  # type: ignore[arg-type]
     promise: Promise[Response] = owner.fetch(request)
     return promise

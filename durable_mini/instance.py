@@ -229,9 +229,9 @@ class Instance:
         """Raise unless code of this instance is running."""
         loop = self.loop
         if loop.owner is not self or not self.alive or loop.interrupted:
-            if not self.alive:
+            if loop.owner is self and not self.alive:
                 raise errors.ObjectReset
-            if loop.interrupted and loop.owner is self:
+            if loop.owner is self:
                 raise KeyboardInterrupt
             raise errors.WorldError(
                 f"ctx of {self.label} was used outside of its own methods; call a method of the object instead."
@@ -433,15 +433,15 @@ class Instance:
             if not callable(method):
                 raise errors.Error(errors.NO_FETCH_HANDLER)
             return method  # type: ignore[no-any-return]
-        method = getattr(self.object, name, None)
-        if not callable(method) or not hasattr(type(self.object), name) or name == "alarm" or name.startswith("_"):
+        # the class is asked first: a property would run its getter
+        if not callable(getattr(type(self.object), name, None)) or name == "alarm" or name.startswith("_"):
             error = errors.NoSuchMethod(errors.NO_RPC_METHOD.format(name))
             error.add_note(
                 "A stub reaches the public methods of the class, not alarm() and not names that begin with _. "
                 f"{self.record.class_name} has {', '.join(self.record.methods) or 'none'}."
             )
             raise error
-        return method  # type: ignore[no-any-return]
+        return getattr(self.object, name)  # type: ignore[no-any-return]
 
     def reply(self, call: Call, result: Any, *, failed: bool) -> None:
         """The call has ended; its reply leaves once the turn is committed."""
@@ -707,6 +707,7 @@ class Instance:
                 task.close()
         finally:
             loop.owner = before
+        self.record.database.close_cursors()
         self.tasks.clear()
 
 

@@ -95,6 +95,8 @@ class Limits:
             return _DEFAULT
         if isinstance(given, Limits):
             return given
+        if not isinstance(given, dict):
+            raise TypeError(f"World(limits={given!r}): expected Limits(...) or a dict of the limits to change.")
         known = {limit.name for limit in fields(cls)}
         for name in given:
             if name not in known:

@@ -364,6 +364,8 @@ class Namespace(Generic[T]):
 
     def getByName(self, name: str) -> Stub[T]:
         """A stub for the object with this name."""
+        if not isinstance(name, str):
+            raise TypeError(f"getByName() takes a str, not {type(name).__name__}.")
         return Stub(self.record(self._ids.from_name(name)))
 
     def record(self, object_id: DurableObjectId) -> Record:

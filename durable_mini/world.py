@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import keyword
+import math
 from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from typing import Any, Self, TypeVar
 
@@ -58,6 +59,8 @@ class World:
         self._closed_down = True  # until everything below has been accepted
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise TypeError(f"World(seed={seed!r}): expected a whole number.")
+        if faults is not None and not isinstance(faults, FaultPlan):
+            raise TypeError(f"World(faults={faults!r}): expected a FaultPlan, such as FaultPlan().evict(...).")
         numbers = Limits.of(limits)
         jitter = Uniform(0, numbers.alarm_jitter) if jitter is None else jitter
         lateness = numbers.alarm_lateness_ms if alarm_lateness_ms is None else alarm_lateness_ms
@@ -117,7 +120,9 @@ class World:
     def bind(self, name: str, cls: type[T]) -> Namespace[T]:
         """Make the objects of ``cls`` reachable as ``env.<name>`` inside every object."""
         given: Any = name
-        if not isinstance(given, str) or not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        if not isinstance(given, str):
+            raise TypeError(f"bind({name!r}, ...): the name must be a str that can follow env., such as LEDGER.")
+        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise ValueError(f"bind({name!r}, ...): the name must be one that can follow env., such as LEDGER.")
         namespace = self.namespace(cls)
         setattr(self._env, name, namespace)
@@ -148,10 +153,12 @@ class World:
         """Run the world until ``ms``, a moment in ms since the epoch (``world.start + 500``, say)."""
         if isinstance(ms, bool) or not isinstance(ms, (int, float)):
             raise TypeError(f"run_until() takes a moment in ms since the epoch, not {type(ms).__name__}.")
+        if not math.isfinite(ms):
+            raise ValueError(f"run_until() takes a moment in ms since the epoch, not {ms!r}.")
         until = round(ms * US_PER_MS) - self._loop.start_us
         if until < self._loop.now:
             raise ValueError(
-                f"run_until({ms}) lies {self.now - ms:g} ms in the past; it takes a moment in ms since the epoch, "
+                f"run_until({ms}) lies {self.now - ms:.0f} ms in the past; it takes a moment in ms since the epoch, "
                 "such as world.now + 500."
             )
         await _Drive(self._loop, until)
@@ -180,6 +187,10 @@ class World:
             raise errors.WorldError(
                 f"run_sync() was called from inside {running.loop.name}{where}; there, await the call itself."
             )
+        if not hasattr(awaitable, "__await__"):
+            raise TypeError(
+                f"run_sync() takes a call, run_for(...) or a coroutine of yours, not a {type(awaitable).__name__}."
+            )
         coroutine = awaitable if inspect.iscoroutine(awaitable) else _awaiting(awaitable)
         while True:
             try:
@@ -203,6 +214,9 @@ class World:
             raise errors.WorldError(
                 f"spawn() starts a client outside of all objects; inside {running.loop.owner.label} use gather(...)."
             )
+        if self._loop.closed:
+            coroutine.close()
+            raise errors.WorldError(f"{self._loop.name} is closed; make a new World.")
         label = name or coroutine.__name__
         promise: Promise[T] = Promise(self._loop)
         task = Task(self._loop, coroutine, None, promise, label)

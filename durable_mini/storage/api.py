@@ -88,7 +88,7 @@ class DurableObjectStorage:
     def get(self, key: str | Iterable[str], default: Any = None, **_options: Any) -> Promise[Any]:
         """The value of a key (``default`` if it is not stored), or a dict of several."""
         self._check()
-        if key.__class__ is str or isinstance(key, str) or not isinstance(key, Iterable):
+        if key.__class__ is str or isinstance(key, (str, bytes)) or not isinstance(key, Iterable):
             value = self._store.get(key)
             return self._host.settled(default if isinstance(value, Missing) else value)
         return self._host.settled(self._store.get_many(key))
@@ -111,7 +111,7 @@ class DurableObjectStorage:
     def delete(self, key: str | Iterable[str], **_options: Any) -> Promise[Any]:
         """Remove a key (whether it was stored), or several (how many were)."""
         self._check()
-        if isinstance(key, str) or not isinstance(key, Iterable):
+        if isinstance(key, (str, bytes)) or not isinstance(key, Iterable):
             return self._host.settled(self._store.delete(key))
         return self._host.settled(self._store.delete_many(key))
 
@@ -161,6 +161,9 @@ class DurableObjectStorage:
     def transactionSync(self, closure: Callable[[], Any]) -> Any:
         """Run ``closure()``; if it raises, undo what it wrote and raise the same error. Returns its result."""
         self._check()
+        if not callable(closure):
+            kind = type(closure).__name__
+            raise TypeError(f"transactionSync() takes a function, not a {kind}; pass a function without arguments.")
         if inspect.iscoroutinefunction(closure):
             raise TypeError(
                 "transactionSync() takes a plain function; an async one would run after the transaction has ended."

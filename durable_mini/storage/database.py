@@ -9,6 +9,7 @@ error, and nothing reaches SQLite.
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +47,12 @@ _PRIMARY: Final = {
 Record = Callable[[str, dict[str, Scalar]], None]
 
 
+def _here(reference: weakref.ref[Database]) -> Database:
+    database = reference()
+    assert database is not None, "a statement runs on a connection whose database is gone"
+    return database
+
+
 class Database:
     """The SQLite database of one object. It outlives the instances that use it."""
 
@@ -71,6 +78,7 @@ class Database:
         self._unit = unit
         self._interrupted = interrupted
         self._trusted = True
+        self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
         self._savepoints = 0
         self._connect()
 
@@ -93,13 +101,12 @@ class Database:
             (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
         ):
             connection.setlimit(category, int(value))
-        functions.install(connection, self._now_ms, self._unit)
+        # SQLite holds its callbacks where the collector of cycles cannot see them: none may lead back to the connection
+        me = weakref.ref(self)
+        functions.install(connection, lambda: _here(me)._now_ms(), lambda: _here(me)._unit())
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.set_authorizer(guard.authorizer(lambda: self._trusted))
-        connection.set_progress_handler(self._stop_if_interrupted, INTERRUPT_CHECK_OPS)
-
-    def _stop_if_interrupted(self) -> bool:
-        return self._interrupted()
+        connection.set_authorizer(guard.authorizer(lambda: _here(me)._trusted))
+        connection.set_progress_handler(lambda: _here(me)._interrupted(), INTERRUPT_CHECK_OPS)
 
     # -- statements -----------------------------------------------------------------------------
 
@@ -221,6 +228,16 @@ class Database:
         self.generation += 1
         if self.record is not None:
             self.record("storage.rolled_back", {"savepoint": True})
+
+    def keep_track_of(self, cursor: sqlite3.Cursor) -> None:
+        """A cursor may stay half read: :meth:`close_cursors` is to find it."""
+        self._cursors.add(cursor)
+
+    def close_cursors(self) -> None:
+        """Close what an instance has left half read; an open cursor would keep its tables from being dropped."""
+        for cursor in list(self._cursors):
+            cursor.close()
+        self._cursors.clear()
 
     # -- the whole ----------------------------------------------------------------------------------
 

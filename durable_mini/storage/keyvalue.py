@@ -22,6 +22,7 @@ class Missing:
 
 
 MISSING: Final = Missing()
+_NO_LIMIT: Final = (1 << 63) - 1  # what SQLite can count
 _HIGHEST: Final = chr(0x10FFFF)
 Keys = list[str]
 
@@ -125,7 +126,7 @@ class KeyValue:
         """
         for name, bound in (("start", start), ("startAfter", startAfter), ("end", end), ("prefix", prefix)):
             if bound is not None:
-                _check_key(bound, f"list {name}")
+                _check_key(bound, "list", name)
         if start is not None and startAfter is not None:
             raise TypeError(errors.LIST_TWO_STARTS)
         if limit is not None:
@@ -154,7 +155,7 @@ class KeyValue:
         rows = []
         if self._has_table():
             sql = f"SELECT key, value FROM {_TABLE}{where} ORDER BY key{order} LIMIT ?"
-            rows = self._database.own(sql, (*parameters, -1 if limit is None else limit)).fetchall()
+            rows = self._database.own(sql, (*parameters, -1 if limit is None else min(limit, _NO_LIMIT))).fetchall()
         if self._database.record is not None:
             self._database.record("storage.read", {"op": "list", "keys": len(rows)})
         return {key: values.decode(value) for key, value in rows}
@@ -173,14 +174,16 @@ def _short(key: str) -> str:
     return repr(key if len(key) <= 40 else key[:37] + "...")
 
 
-def _check_key(key: Any, call: str) -> str:
+def _check_key(key: Any, call: str, option: str = "") -> str:
     if key.__class__ is not str and not isinstance(key, str):
-        raise TypeError(f"{call}(): a key is a str, not {type(key).__name__}.")
+        given = f"{option}=..." if option else ""
+        raise TypeError(f"{call}({given}): a key is a str, not {type(key).__name__}.")
     if not key.isascii():
         try:
             key.encode()
         except UnicodeEncodeError:
-            raise values.lone_surrogate(f"{call}({_short(key)})") from None
+            given = f"{option}={_short(key)}" if option else _short(key)
+            raise values.lone_surrogate(f"{call}({given})") from None
     return key
 
 

@@ -122,6 +122,7 @@ class Sql:
         if not statement.writes:
             if database.record is not None:
                 database.record("storage.read", {"op": "sql", "sql": statement.text.strip()})
+            database.keep_track_of(cursor)
             return SqlCursor(database, self._check, cursor, None, 0)
         try:
             rows = cursor.fetchall()  # RETURNING: a half-read write would keep COMMIT from working

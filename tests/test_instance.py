@@ -1,0 +1,623 @@
+"""An object in memory: turns, critical sections, alarms in it, eviction, crashes, resets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from durable_mini import Date, DurableObject, Error, Limits, World, all_settled, fetch, gather, scheduler, spin
+from durable_mini.limits import WORLD_START_MS
+from tests.conftest import Inside, kinds
+
+LOST = "Network connection lost."
+
+
+def run_for(inside: Inside, ms: float) -> None:
+    inside.world.run_sync(inside.world.run_for(ms))
+
+
+def now() -> int:
+    return Date.now() - WORLD_START_MS
+
+
+def stored(inside: Inside) -> dict[str, Any]:
+    found: dict[str, Any] = inside(lambda o: o.ctx.storage.list())
+    return found
+
+
+def flags(error: Any) -> tuple[bool, bool, bool, bool]:
+    """remote, retryable, overloaded, durableObjectReset."""
+    return error.remote, error.retryable, error.overloaded, error.durableObjectReset
+
+
+# -- critical sections ---------------------------------------------------------------------------------
+
+
+def test_while_a_block_runs_nothing_else_gets_in_and_then_everything_does_in_order(inside: Inside) -> None:
+    order: list[str] = []
+
+    def note(name: str) -> Callable[[Any], None]:
+        return lambda _: order.append(f"{name} {now()}")
+
+    async def slow() -> str:
+        await scheduler.wait(100)
+        order.append(f"block {now()}")
+        return "value"
+
+    async def holder(o: Any) -> Any:
+        value = await o.ctx.blockConcurrencyWhile(slow)
+        order.append(f"holder {now()}")
+        return value
+
+    inside.on_alarm = lambda _o, _info: order.append(f"alarm {now()}")
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 50))
+    call = inside.start(holder)
+    for name in "abc":
+        inside.start(note(name))
+    assert inside.world.run_sync(call) == "value"
+    inside.world.run_sync(inside.world.run_until_idle())
+    assert order == ["block 100", "holder 100", "a 100", "b 100", "c 100", "alarm 100"]
+
+
+def test_get_wait_put_in_a_block_counts_right_but_one_at_a_time(inside: Inside) -> None:
+    async def add(o: Any) -> None:
+        async def step() -> None:
+            n = await o.ctx.storage.get("n", default=0)
+            await scheduler.wait(5)
+            await o.ctx.storage.put("n", n + 1)
+
+        await o.ctx.blockConcurrencyWhile(step)
+
+    for _ in range(20):
+        inside.start(add)
+    inside.world.run_sync(inside.world.run_until_idle())
+    assert stored(inside) == {"n": 20}
+    assert inside.world.now - WORLD_START_MS == 100
+
+
+def test_a_block_that_raises_resets_the_object_and_tells_everybody(inside: Inside) -> None:
+    ran_on: list[str] = []
+
+    async def boom() -> None:
+        await scheduler.wait(10)
+        raise TypeError("in the block")
+
+    async def holder(o: Any) -> None:
+        o.memory = 1
+        try:
+            await o.ctx.blockConcurrencyWhile(boom)
+        except Exception:  # noqa: BLE001 - that it catches nothing is the point
+            ran_on.append("caught")
+        ran_on.append("after")
+
+    async def cell() -> list[Any]:
+        bystander = inside.start(lambda _: scheduler.wait(1_000))
+        held = inside.start(holder)
+        waiting = inside.start(lambda _: "never ran")
+        return [(end.status, str(end.reason), flags(end.reason)) for end in await all_settled(bystander, held, waiting)]
+
+    told = ("rejected", "in the block", (False, False, False, True))
+    assert inside.world.run_sync(cell()) == [told, told, told]
+    assert ran_on == []
+    assert inside(lambda o: hasattr(o, "memory")) is False
+    assert kinds(inside.world, "object.reset") == ["object.reset"]
+
+
+def test_of_a_block_that_raises_only_the_last_turns_writes_are_lost(inside: Inside) -> None:
+    async def body(o: Any) -> None:
+        async def block() -> None:
+            o.ctx.storage.kv.put("inside, before a wait", 1)
+            await scheduler.wait(5)
+            o.ctx.storage.kv.put("inside, last turn", 1)
+            raise ValueError("x")
+
+        o.ctx.storage.kv.put("before", 1)
+        await o.ctx.blockConcurrencyWhile(block)
+
+    with pytest.raises(ValueError, match="x"):
+        inside(body)
+    assert stored(inside) == {"before": 1, "inside, before a wait": 1}
+
+
+@pytest.mark.parametrize("where", ["a method", "the constructor"])
+def test_after_thirty_seconds_a_block_is_cancelled_and_the_object_reset(world: World, where: str) -> None:
+    class Slow(DurableObject):
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+            if where == "the constructor" and world.now == world.start:
+                ctx.blockConcurrencyWhile(self.slow)
+
+        async def slow(self) -> None:
+            await scheduler.wait(40_000)
+
+        async def hold(self) -> None:
+            if where == "a method":
+                await self.ctx.blockConcurrencyWhile(self.slow)
+
+        async def fine(self) -> str:
+            return "fine"
+
+    stub: Any = world.namespace(Slow).getByName("a")
+    with pytest.raises(Error) as raised:
+        world.run_sync(stub.hold())
+    assert str(raised.value) == (
+        "A call to blockConcurrencyWhile() in a Durable Object waited for too long. The call was canceled and the "
+        "Durable Object was reset."
+    )
+    assert flags(raised.value) == (False, False, True, True)
+    assert world.now == world.start + 30_000
+    fresh: Any = world.namespace(Slow).getByName("a")
+    assert world.run_sync(fresh.fine()) == "fine"
+
+
+def test_calling_oneself_within_a_block_hangs_until_the_limit_and_without_one_works(inside: Inside) -> None:
+    def call_self(_: Any) -> Any:
+        return inside.start(lambda _: "reached")
+
+    assert inside(call_self) == "reached"
+    with pytest.raises(Error, match="waited for too long"):
+        inside(lambda o: o.ctx.blockConcurrencyWhile(lambda: call_self(o)))
+    assert inside.world.now - WORLD_START_MS == 30_000
+
+
+def test_blocks_nest_up_to_their_limit() -> None:
+    inside = Inside(World(limits=Limits(block_nesting=3)))
+
+    async def deep(o: Any, levels: int) -> int:
+        if levels == 0:
+            return 0
+        inner: int = await o.ctx.blockConcurrencyWhile(lambda: deep(o, levels - 1))
+        return inner + 1
+
+    assert inside(lambda o: deep(o, 3)) == 3
+    with pytest.raises(Error, match=r"^blockConcurrencyWhile\(\) calls are nested too deeply\."):
+        inside(lambda o: deep(o, 4))
+
+
+@pytest.mark.parametrize("callback", ["a promise", "a value", "a coroutine", "a call"])
+def test_a_block_waits_for_whatever_its_callback_returns(inside: Inside, callback: str) -> None:
+    async def coroutine() -> str:
+        await scheduler.wait(50)
+        return "value"
+
+    callbacks: dict[str, Callable[[], Any]] = {
+        "a promise": lambda: scheduler.wait(50),
+        "a value": lambda: "value",
+        "a coroutine": coroutine,
+        "a call": lambda: inside.start(lambda _: scheduler.wait(50), "b"),
+    }
+
+    async def body(o: Any) -> list[Any]:
+        value = await o.ctx.blockConcurrencyWhile(callbacks[callback])
+        return [value, now()]
+
+    assert inside(body) == [
+        None if callback in ("a promise", "a call") else "value", 0 if callback == "a value" else 50,
+    ]  # fmt: skip
+
+
+def test_a_block_whose_promise_fails_resets_the_object(inside: Inside) -> None:
+    def boom(_: Any) -> None:
+        raise ValueError("there")
+
+    with pytest.raises(ValueError, match="there") as raised:
+        inside(lambda o: o.ctx.blockConcurrencyWhile(lambda: inside.start(boom, "b")))
+    assert raised.value.durableObjectReset is True  # type: ignore[attr-defined]  # the flag crossed
+
+
+def test_a_constructor_may_hold_back_every_call_until_it_is_ready(world: World) -> None:
+    class Loading(DurableObject):
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+            self.loaded = False
+            ctx.blockConcurrencyWhile(self.load)
+
+        async def load(self) -> None:
+            await fetch("https://x.example")
+            self.loaded = True
+
+        async def ready(self) -> bool:
+            return self.loaded
+
+    stub: Any = world.namespace(Loading).getByName("a")
+
+    async def cell() -> Any:
+        return await gather(stub.ready(), stub.ready())
+
+    assert world.run_sync(cell()) == [True, True]
+
+
+# -- constructors ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["at once", "in a block"])
+def test_a_constructor_that_raises_tells_the_caller_and_runs_anew_for_a_new_stub(world: World, how: str) -> None:
+    class Failing(DurableObject):
+        made = 0
+
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+            Failing.made += 1
+            if how == "in a block":
+                ctx.blockConcurrencyWhile(self.fail)
+            else:
+                raise ValueError("not today")
+
+        async def fail(self) -> None:
+            raise ValueError("not today")
+
+        async def fine(self) -> str:
+            return "fine"
+
+    stub: Any = world.namespace(Failing).getByName("a")
+    with pytest.raises(ValueError, match=r"^not today$") as raised:
+        world.run_sync(stub.fine())
+    assert flags(raised.value) == (False, False, False, True)
+    with pytest.raises(ValueError, match="not today"):
+        world.run_sync(stub.fine())  # the stub is broken for ever
+    assert Failing.made == 1
+    fresh: Any = world.namespace(Failing).getByName("a")
+    with pytest.raises(ValueError, match="not today"):
+        world.run_sync(fresh.fine())
+    assert Failing.made == 2
+
+
+def test_a_constructor_that_fails_at_alarm_dispatch_is_retried_uncounted() -> None:
+    world = World(jitter=0, alarm_lateness_ms=0)
+
+    class Failing(DurableObject):
+        broken = False
+
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+            if Failing.broken:
+                raise ValueError("not today")
+
+        async def arm(self) -> None:
+            await self.ctx.storage.setAlarm(Date.now() + 60_000)
+
+        async def alarm(self, alarm_info: Any) -> None:
+            self.ctx.storage.kv.put("ran", [now(), alarm_info.retryCount, alarm_info.isRetry])
+
+        async def ran(self) -> Any:
+            return self.ctx.storage.kv.get("ran")
+
+    stub: Any = world.namespace(Failing).getByName("a")
+    world.run_sync(stub.arm())
+    world.run_sync(world.run_for(30_000))  # evicted
+    Failing.broken = True
+    world.run_sync(world.run_until(world.start + 60_000 + 10_000))
+    assert kinds(world, "alarm.dispatched") == []
+    Failing.broken = False
+    world.run_sync(world.run_for(20_000))
+    fresh: Any = world.namespace(Failing).getByName("a")
+    assert world.run_sync(fresh.ran()) == [60_000 + 2_000 + 4_000 + 8_000, 0, False]
+
+
+# -- alarms --------------------------------------------------------------------------------------------------
+
+
+def test_an_alarm_that_returns_a_promise_is_over_when_it_settles(world: World) -> None:
+    class Later(DurableObject):
+        async def arm(self) -> None:
+            await self.ctx.storage.setAlarm(Date.now() + 10)
+
+        def alarm(self) -> Any:
+            return scheduler.wait(50)
+
+    stub: Any = world.namespace(Later).getByName("a")
+    world.run_sync(stub.arm())
+    world.run_sync(world.run_for(1_000))
+    assert [(event.ms, event.kind) for event in world.trace.events(kind="alarm")][1:] == [
+        (11, "alarm.dispatched"), (61, "alarm.succeeded"),
+    ]  # fmt: skip
+
+
+def test_an_alarm_whose_promise_fails_is_retried(inside: Inside) -> None:
+    def boom(_: Any) -> None:
+        raise ValueError("there")
+
+    inside.on_alarm = lambda _o, _info: inside.start(boom, "b")
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    run_for(inside, 1_000)
+    assert kinds(inside.world, "alarm")[-2:] == ["alarm.failed", "alarm.retry_scheduled"]
+
+
+def test_getAlarm_in_and_around_a_handler(inside: Inside) -> None:
+    seen: list[Any] = []
+    at = WORLD_START_MS + 10
+
+    async def look(o: Any) -> None:
+        seen.append(await o.ctx.storage.getAlarm())
+
+    async def handler(o: Any, info: Any) -> None:
+        await look(o)
+        await scheduler.wait(100)
+        if not info.isRetry:
+            raise ValueError("again")
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(at))
+    inside(look)
+    run_for(inside, 50)
+    inside(look)  # while the handler waits
+    run_for(inside, 500)
+    inside(look)  # between the failure and its retry
+    run_for(inside, 5_000)
+    inside(look)
+    assert seen == [at, None, None, at, None, None]
+
+
+def test_alarm_and_requests_interleave_but_two_alarms_never_overlap(inside: Inside) -> None:
+    running: list[int] = []
+
+    async def handler(o: Any, _info: Any) -> None:
+        running.append(1)
+        assert len(running) == 1
+        await scheduler.wait(1_000)
+        running.pop()
+        del o
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    run_for(inside, 500)
+    assert inside(lambda o: (o.ctx.storage.setAlarm(WORLD_START_MS + 600), len(running))[1]) == 1
+    run_for(inside, 5_000)
+    assert [event.ms for event in inside.world.trace.events(kind="alarm.dispatched")] == [11, 1_012]
+
+
+def test_deleteAlarm_in_a_handler_that_then_raises_ends_the_retries(inside: Inside) -> None:
+    async def handler(o: Any, _info: Any) -> None:
+        await o.ctx.storage.deleteAlarm()
+        raise ValueError("after")
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    run_for(inside, 60_000)
+    assert len(kinds(inside.world, "alarm.dispatched")) == 1
+    assert inside(lambda o: o.ctx.storage.getAlarm()) is None
+
+
+def test_an_alarm_that_runs_for_fifteen_minutes_is_cut_off_and_retried() -> None:
+    inside = Inside(World(jitter=0, alarm_lateness_ms=0))
+
+    async def handler(_o: Any, info: Any) -> None:
+        if not info.isRetry:
+            await scheduler.wait(10**9)
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    run_for(inside, 1_000_000)
+    failed = inside.world.trace.events(kind="alarm.failed")
+    assert [(event.ms, event.detail["message"]) for event in failed] == [
+        (900_010, "Error: Alarm exceeded its allowed execution time")
+    ]
+    assert [event.ms for event in inside.world.trace.events(kind="alarm.dispatched")] == [10, 902_010]
+
+
+# -- the end of an instance ---------------------------------------------------------------------------------------
+
+
+def test_an_object_is_evicted_after_ten_idle_seconds_and_loses_its_memory(inside: Inside) -> None:
+    def remember(o: Any) -> None:
+        o.memory = "kept"
+        o.ctx.storage.kv.put("k", 1)
+
+    inside(remember)
+    run_for(inside, 9_800)
+    assert inside(lambda o: o.memory) == "kept"
+    run_for(inside, 10_300)
+    assert inside(lambda o: hasattr(o, "memory")) is False
+    assert stored(inside) == {"k": 1}
+    assert [event.ms for event in inside.world.trace.events(kind="object.evicted")] == [19_800]
+
+
+@pytest.mark.parametrize("busy", ["a call", "a timer nobody awaits", "a call of its own", "an alarm"])
+def test_an_object_with_something_under_way_is_not_evicted(inside: Inside, busy: str) -> None:
+    async def body(o: Any) -> None:
+        o.memory = "kept"
+        if busy == "a call":
+            await scheduler.wait(30_000)
+        elif busy == "a timer nobody awaits":
+            scheduler.wait(30_000)
+        elif busy == "a call of its own":
+            inside.start(lambda _: scheduler.wait(30_000), "b")
+        else:
+            await o.ctx.storage.setAlarm(WORLD_START_MS + 5)
+
+    inside.on_alarm = lambda _o, _info: scheduler.wait(30_000)
+    inside.start(body)
+    run_for(inside, 29_000)
+    assert kinds(inside.world, "object.evicted", "a") == []
+    run_for(inside, 12_000)
+    assert kinds(inside.world, "object.evicted", "a") == ["object.evicted"]
+
+
+def test_a_pending_alarm_keeps_nobody_in_memory_and_wakes_a_new_instance(inside: Inside) -> None:
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 60_000))
+    run_for(inside, 70_000)
+    assert kinds(inside.world, "object") == ["object.constructed", "object.evicted", "object.constructed"]
+
+
+def test_a_constructor_that_always_sets_the_alarm_starves_it(world: World) -> None:
+    class Starving(DurableObject):
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+            ctx.storage.setAlarm(Date.now() + 12_000)
+
+        async def begin(self) -> None:
+            pass
+
+        async def alarm(self) -> None:
+            raise AssertionError("never")
+
+    stub: Any = world.namespace(Starving).getByName("a")
+    world.run_sync(stub.begin())
+    world.run_sync(world.run_for(40_000))
+    assert kinds(world, "alarm.cancelled") == ["alarm.cancelled"] * 3
+    assert kinds(world, "alarm.dispatched") == []
+
+
+def test_a_crash_loses_memory_and_tells_callers_to_try_again(inside: Inside) -> None:
+    async def body(o: Any) -> None:
+        o.ctx.storage.kv.put("committed", 1)
+        o.memory = 1
+        await scheduler.wait(100)
+        o.ctx.storage.kv.put("never", 1)
+
+    stub = inside.stub()
+    call = inside.start(body)
+    run_for(inside, 50)
+    inside.world.crash(stub)
+    with pytest.raises(Error) as raised:
+        inside.world.run_sync(call)
+    assert (str(raised.value), flags(raised.value)) == (LOST, (False, True, False, False))
+    assert stored(inside) == {"committed": 1}
+    run_for(inside, 1_000)
+    assert stored(inside) == {"committed": 1}
+    assert kinds(inside.world, "object")[:3] == ["object.constructed", "object.crashed", "object.constructed"]
+
+
+@pytest.mark.parametrize("end", ["crash", "restart", "close"])
+def test_finally_blocks_run_and_reach_nothing(inside: Inside, end: str) -> None:
+    ran: list[str] = []
+
+    async def body(o: Any) -> None:
+        try:
+            await scheduler.wait(100)
+        finally:
+            ran.append("finally")
+            o.ctx.storage.kv.put("late", 1)
+            ran.append("ran on")
+
+    call = inside.start(body)
+    run_for(inside, 10)
+    events = len(inside.world.trace.events(kind="storage"))
+    if end == "crash":
+        inside.world.crash(inside.stub())
+    else:
+        inside.world.run_sync(getattr(inside.world, end)())
+    assert ran == ["finally"]
+    assert len(inside.world.trace.events(kind="storage")) == events
+    if end != "close":
+        with pytest.raises(Error, match=LOST):
+            inside.world.run_sync(call)
+        assert stored(inside) == {}
+
+
+def test_a_finally_that_awaits_holds_nobody_up(inside: Inside) -> None:
+    async def body(_: Any) -> None:
+        try:
+            await scheduler.wait(100)
+        finally:
+            await scheduler.wait(5)
+
+    inside.start(body)
+    run_for(inside, 10)
+    inside.world.crash(inside.stub())
+    assert inside(lambda _: "fine") == "fine"
+
+
+def test_the_effect_of_a_fetch_happens_though_its_object_has_died(inside: Inside) -> None:
+    inside.start(lambda _: fetch("https://x.example/pay"))
+    run_for(inside, 5)
+    inside.world.crash(inside.stub())
+    run_for(inside, 100)
+    assert kinds(inside.world, "effect") == ["effect.called", "effect.applied", "effect.lost"]
+
+
+def test_a_crash_while_an_alarm_waits_is_retried_and_not_counted(inside: Inside) -> None:
+    infos: list[tuple[int, int, bool]] = []
+
+    async def handler(_o: Any, info: Any) -> None:
+        infos.append((now(), info.retryCount, info.isRetry))
+        await scheduler.wait(100)
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    run_for(inside, 50)
+    inside.world.crash(inside.stub())
+    run_for(inside, 10_000)
+    assert infos == [(11, 0, False), (2_051, 0, False)]
+    assert kinds(inside.world, "alarm")[-1] == "alarm.succeeded"
+
+
+@pytest.mark.parametrize("handler_ends", ["returns", "raises"])
+def test_a_crash_while_an_alarm_spins_is_retried_though_its_handler_had_ended(
+    inside: Inside, handler_ends: str
+) -> None:
+    def handler(o: Any, info: Any) -> None:
+        o.ctx.storage.kv.put(f"run {info.retryCount} at {now()}", 1)
+        spin(100)
+        if handler_ends == "raises":
+            raise ValueError("at the end")
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    run_for(inside, 50)
+    inside.world.crash(inside.stub())
+    assert stored(inside) == {}
+    run_for(inside, 3_000)
+    assert stored(inside) == {"run 0 at 2051": 1}
+
+
+def test_a_run_whose_commit_fails_is_retried(inside: Inside) -> None:
+    def handler(o: Any, _info: Any) -> None:
+        if len(kinds(inside.world, "alarm.dispatched")) == 1:
+            o.ctx.storage.sql.exec("INSERT INTO c VALUES (9)")
+
+    inside.on_alarm = handler
+    inside(
+        lambda o: o.ctx.storage.sql.exec(
+            "CREATE TABLE p (id INTEGER PRIMARY KEY);CREATE TABLE c (p REFERENCES p (id) DEFERRABLE INITIALLY DEFERRED)"
+        ).toArray()
+    )
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    run_for(inside, 10_000)
+    runs = [(event.ms, event.detail["retryCount"]) for event in inside.world.trace.events(kind="alarm.dispatched")]
+    assert runs == [(11, 0), (2_012, 0)]  # an internal failure of storage is not counted
+    assert inside(lambda o: o.ctx.storage.getAlarm()) is None
+
+
+def test_what_a_dead_instance_does_reaches_nothing(inside: Inside) -> None:
+    async def body(o: Any) -> None:
+        async def boom() -> None:
+            raise ValueError("reset")
+
+        o.ctx.blockConcurrencyWhile(boom)
+        await scheduler.wait(0)
+        o.ctx.storage.kv.put("never", 1)
+
+    with pytest.raises(ValueError, match="reset"):
+        inside(body)
+    run_for(inside, 100)
+    assert stored(inside) == {}
+
+
+def test_the_ctx_of_an_object_that_is_gone_is_refused_by_name(inside: Inside) -> None:
+    kept: list[Any] = []
+    inside(kept.append)
+    inside.world.evict(inside.stub())
+    says = r"^ctx of Probe/a was used outside of its own methods"
+    with pytest.raises(RuntimeError, match=says):
+        kept[0].ctx.storage.kv.get("k")
+    with pytest.raises(RuntimeError, match=says):
+        inside(lambda _: kept[0].ctx.storage.kv.get("k"), "b")
+    with pytest.raises(RuntimeError, match=says):
+        inside(lambda _: kept[0].ctx.storage.kv.get("k"))  # its own successor
+
+
+def test_calls_to_one_object_arrive_in_the_order_they_were_made(inside: Inside) -> None:
+    order: list[int] = []
+    for n in range(200):
+        inside.start(lambda _, n=n: order.append(n))  # type: ignore[misc]  # a default of a lambda
+    inside.world.run_sync(inside.world.run_until_idle())
+    assert order == list(range(200))
+
+
+def test_a_reply_waits_for_its_turns_commit_and_leaves_after_it(inside: Inside) -> None:
+    inside(lambda o: o.ctx.storage.put("k", 1))
+    recorded = [event.kind for event in inside.world.trace if event.kind in ("storage.commit", "request.replied")]
+    assert recorded == ["storage.commit", "request.replied"]

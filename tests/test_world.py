@@ -1,0 +1,348 @@
+"""The world: its clock, clients, restarts, looking and leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from durable_mini import Date, DurableObject, Error, World, WorldError, gather, scheduler
+from durable_mini.limits import WORLD_START_MS
+from tests.conftest import Inside, kinds
+
+
+class Ledger(DurableObject):
+    """The ledger of the first lesson, shortened."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        self.sql = ctx.storage.sql
+        self.sql.exec("CREATE TABLE IF NOT EXISTS leases (id TEXT PRIMARY KEY, expire_at INTEGER NOT NULL)")
+        ctx.blockConcurrencyWhile(self.ensure_alarm)
+
+    async def ensure_alarm(self) -> None:
+        soonest = self.sql.exec("SELECT MIN(expire_at) AS t FROM leases").one().t
+        if soonest is None:
+            return
+        current = await self.ctx.storage.getAlarm()
+        if current is None or soonest < current:
+            await self.ctx.storage.setAlarm(soonest)
+
+    async def grant(self, lease: str, ttl_ms: int) -> None:
+        self.sql.exec("INSERT OR REPLACE INTO leases VALUES (?, ?)", lease, Date.now() + ttl_ms)
+        await self.ensure_alarm()
+
+    async def alarm(self, _alarm_info: Any) -> None:
+        for lease in self.sql.exec("SELECT id FROM leases WHERE expire_at <= ?", Date.now()).toArray():
+            self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+        await self.ensure_alarm()
+
+    async def leases(self) -> list[str]:
+        return [row.id for row in self.sql.exec("SELECT id FROM leases ORDER BY id")]
+
+
+def test_the_example_of_the_first_page_runs_as_it_stands() -> None:
+    async def page() -> list[Any]:
+        async with World(seed=7) as world:
+            ledger: Any = world.namespace(Ledger).getByName("tenant-42")
+            await ledger.grant("lease-a", 300)
+            await ledger.grant("lease-b", 5_000)
+            await world.run_for(2_000)
+            return [await ledger.leases(), world.now - world.start, kinds(world, "alarm.succeeded")]
+
+    assert asyncio.run(page()) == [["lease-b"], 2_000, ["alarm.succeeded"]]
+
+
+# -- time --------------------------------------------------------------------------------------------------
+
+
+def test_time_passes_only_when_the_world_is_run(world: World) -> None:
+    assert world.now == world.start == WORLD_START_MS
+    world.run_sync(world.run_for(1_500.25))
+    assert world.now == WORLD_START_MS + 1_500
+    world.run_sync(world.run_for(0.75))
+    assert world.now == WORLD_START_MS + 1_501
+    world.run_sync(world.run_until(WORLD_START_MS + 2_000))
+    assert world.now == WORLD_START_MS + 2_000
+    world.run_sync(world.run_until(world.now))
+    assert world.now == WORLD_START_MS + 2_000
+
+
+def test_a_call_takes_no_time_of_its_own(inside: Inside) -> None:
+    inside(lambda _: 1)
+    assert inside.world.now == WORLD_START_MS
+
+
+def test_run_until_idle_ends_with_the_last_thing_and_ignores_evictions(inside: Inside) -> None:
+    inside.start(lambda _: scheduler.wait(70))
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 50))
+    inside.world.run_sync(inside.world.run_until_idle())
+    assert inside.world.now == WORLD_START_MS + 70
+    assert kinds(inside.world, "object.evicted") == []
+    inside.world.run_sync(inside.world.run_until_idle())
+    assert inside.world.now == WORLD_START_MS + 70
+
+
+def test_a_failing_alarm_is_retried_to_its_end_by_run_until_idle(inside: Inside) -> None:
+    def handler(_o: Any, _info: Any) -> None:
+        raise ValueError("always")
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    inside.world.run_sync(inside.world.run_until_idle())
+    assert kinds(inside.world, "alarm")[-1] == "alarm.abandoned"
+
+
+@pytest.mark.parametrize(("setting", "late"), [(0, [0, 0]), (5, [5, 5]), (2.5, [2.5, 2.5])])
+def test_lateness_is_a_setting(setting: float, late: list[float]) -> None:
+    inside = Inside(World(alarm_lateness_ms=setting))
+    for ms in (10, 20):
+        inside(lambda o, ms=ms: o.ctx.storage.setAlarm(Date.now() + ms))  # type: ignore[misc]  # a default of a lambda
+        inside.world.run_sync(inside.world.run_for(100))
+    assert [event.detail["late_ms"] for event in inside.world.trace.events(kind="alarm.dispatched")] == late
+
+
+def test_lateness_and_jitter_may_be_functions_of_object_and_count() -> None:
+    inside = Inside(World(alarm_lateness_ms=lambda name, n: n + len(name), jitter=lambda _name, n: n / 10))
+
+    def handler(_o: Any, info: Any) -> None:
+        if info.retryCount < 2:
+            raise ValueError("again")
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    inside.world.run_sync(inside.world.run_for(10_000))
+    assert [event.ms for event in inside.world.trace.events(kind="alarm.dispatched")] == [
+        10 + 7, 10 + 7 + 2_000 + 8, 10 + 7 + 2_000 + 8 + 4_000 * 1.1 + 9,
+    ]  # fmt: skip
+
+
+def test_eviction_is_a_setting() -> None:
+    inside = Inside(World(eviction_ms=70_000))
+    inside(lambda _: 1)
+    inside.world.run_sync(inside.world.run_for(100_000))
+    assert [event.ms for event in inside.world.trace.events(kind="object.evicted")] == [70_000]
+
+
+# -- clients ---------------------------------------------------------------------------------------------------
+
+
+def test_clients_run_beside_each_other_in_the_worlds_time(inside: Inside) -> None:
+    log: list[str] = []
+
+    async def client(name: str, every: int) -> str:
+        for n in range(3):
+            await scheduler.wait(every)
+            await inside.start(lambda _, n=n: log.append(f"{name}{n} {Date.now() - WORLD_START_MS}"))  # type: ignore[misc]
+        return name
+
+    async def all_of_them() -> Any:
+        return await gather(client("a", 10), client("b", 15))
+
+    promise = inside.world.spawn(all_of_them())
+    assert not promise.settled
+    assert inside.world.run_sync(promise) == ["a", "b"]
+    assert log == ["a0 10", "b0 15", "a1 20", "b1 30", "a2 30", "b2 45"]
+
+
+def test_a_client_that_fails_tells_who_awaits_it_or_is_listed(world: World) -> None:
+    async def boom() -> None:
+        await scheduler.wait(5)
+        raise ValueError("client")
+
+    with pytest.raises(ValueError, match="client"):
+        world.run_sync(world.spawn(boom()))
+    world.spawn(boom(), name="second")
+    world.run_sync(world.run_for(10))
+    assert world.unhandled == ["second(): ValueError: client"]
+
+
+def test_an_object_cannot_spawn_a_client(inside: Inside) -> None:
+    async def client() -> None:
+        pass
+
+    async def body(_: Any) -> None:
+        coroutine = client()
+        try:
+            await inside.world.spawn(coroutine)
+        finally:
+            coroutine.close()
+
+    with pytest.raises(WorldError):
+        inside(body)
+    assert inside(lambda _: "fine") == "fine"
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_loses_memory_and_keeps_what_is_stored(inside: Inside) -> None:
+    def remember(o: Any) -> None:
+        o.memory = 1
+        o.ctx.storage.kv.put("k", 1)
+
+    inside(remember)
+    inside.world.run_sync(inside.world.restart(downtime_ms=500))
+    assert inside.world.now == WORLD_START_MS + 500
+    assert inside(lambda o: [hasattr(o, "memory"), o.ctx.storage.kv.get("k")]) == [False, 1]
+    assert kinds(inside.world, "process") == ["process.stopped", "process.started"]
+
+
+@pytest.mark.parametrize(("downtime", "runs_at"), [(100, 5_001), (60_000, 61_001)])
+def test_a_stored_alarm_runs_after_a_restart_without_any_request(inside: Inside, downtime: int, runs_at: int) -> None:
+    inside.on_alarm = lambda _o, _info: None
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 5_000))
+    inside.world.run_sync(inside.world.run_for(1_000))
+    inside.world.run_sync(inside.world.restart(downtime_ms=downtime))
+    inside.world.run_sync(inside.world.run_for(100_000))
+    assert [event.ms for event in inside.world.trace.events(kind="alarm.dispatched")] == [runs_at]
+
+
+def test_after_an_hour_away_a_chain_catches_up_once(inside: Inside) -> None:
+    async def handler(o: Any, _info: Any) -> None:
+        await o.ctx.storage.setAlarm(Date.now() + 10_000)
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10_000))
+    inside.world.run_sync(inside.world.run_for(15_000))
+    inside.world.run_sync(inside.world.restart(downtime_ms=600_000))
+    inside.world.run_sync(inside.world.run_for(25_000))
+    times = [event.ms for event in inside.world.trace.events(kind="alarm.dispatched")]
+    assert times == [10_001, 615_001, 625_002, 635_003]
+
+
+def test_calls_under_way_and_calls_during_the_downtime_fail_as_retryable(inside: Inside) -> None:
+    async def client(at: int) -> str:
+        await scheduler.wait(at)
+        try:
+            return str(await inside.start(lambda _: scheduler.wait(1_000)))
+        except Error as error:
+            return f"{error} {error.retryable} {Date.now() - WORLD_START_MS}"
+
+    clients = [inside.world.spawn(client(at)) for at in (0, 300, 800)]
+    inside.world.run_sync(inside.world.run_for(100))
+    inside.world.run_sync(inside.world.restart(downtime_ms=500))
+    assert [inside.world.run_sync(one) for one in clients] == [
+        "Network connection lost. True 100", "Network connection lost. True 300", "None",
+    ]  # fmt: skip
+
+
+def test_a_handler_cut_by_a_restart_runs_again_as_a_first_run(inside: Inside) -> None:
+    infos: list[tuple[int, bool]] = []
+
+    async def handler(o: Any, info: Any) -> None:
+        infos.append((info.retryCount, info.isRetry))
+        o.ctx.storage.kv.put("effect", len(infos))
+        await scheduler.wait(1_000)
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    for _ in range(2):
+        inside.world.run_sync(inside.world.run_for(100))
+        inside.world.run_sync(inside.world.restart())
+    inside.world.run_sync(inside.world.run_for(5_000))
+    assert infos == [(0, False)] * 3
+    assert inside(lambda o: o.ctx.storage.get("effect")) == 3
+    assert inside(lambda o: o.ctx.storage.getAlarm()) is None
+
+
+def test_evicting_and_crashing_what_is_not_in_memory_does_nothing(inside: Inside) -> None:
+    inside.world.evict(inside.stub())
+    inside.world.crash(inside.stub())
+    assert len(inside.world.trace) == 0
+
+
+# -- looking and leaving ---------------------------------------------------------------------------------------------
+
+
+def test_the_same_calls_settings_and_seed_give_the_same_trace_and_another_seed_another() -> None:
+    def digest(seed: int) -> str:
+        inside = Inside(World(seed=seed))
+
+        def handler(_o: Any, _info: Any) -> None:
+            raise ValueError("always")
+
+        inside.on_alarm = handler
+        for name in "abc":
+            inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10), name)
+        inside.world.run_sync(inside.world.run_for(30_000))
+        return inside.world.trace.digest
+
+    assert digest(1) == digest(1)
+    assert digest(1) != digest(2)
+
+
+def test_a_world_without_a_trace_runs_the_same_and_says_that_it_keeps_none() -> None:
+    def run(trace: bool) -> tuple[World, Any]:
+        inside = Inside(World(seed=3, trace=trace))
+
+        async def handler(o: Any, info: Any) -> None:
+            o.ctx.storage.kv.put(f"run {info.retryCount}", Date.now())
+            await scheduler.wait(5)
+            raise ValueError("always")
+
+        inside.on_alarm = handler
+        inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+        inside.world.run_sync(inside.world.run_until_idle())
+        return inside.world, inside(lambda o: o.ctx.storage.list())
+
+    traced, quiet = run(trace=True), run(trace=False)
+    assert traced[1] == quiet[1]
+    assert traced[0].now == quiet[0].now
+    with pytest.raises(WorldError, match=r"^World\(seed=3\) keeps no trace; make it with World\(trace=True\)\.$"):
+        _ = quiet[0].trace
+
+
+def test_a_world_tells_where_it_is() -> None:
+    world = World(seed=3)
+    world.run_sync(world.run_for(12.5))
+    assert repr(world) == "<World seed=3 at 12.5 ms>"
+    world.run_sync(world.close())
+    assert repr(world) == "<World seed=3 closed>"
+
+
+def test_closing_twice_is_fine_and_runs_finally_blocks_once(caplog: pytest.LogCaptureFixture) -> None:
+    inside = Inside(World())
+    ran: list[int] = []
+
+    async def body(_: Any) -> None:
+        try:
+            await scheduler.wait(100)
+        finally:
+            ran.append(1)
+
+    inside.start(body)
+    inside.world.run_sync(inside.world.run_for(5))
+    inside.world.run_sync(inside.world.close())
+    inside.world.run_sync(inside.world.close())
+    assert ran == [1]
+    assert caplog.records == []
+
+
+def test_leaving_async_with_closes_the_world_even_after_an_error() -> None:
+    made: list[World] = []
+
+    async def cell() -> None:
+        async with World() as world:
+            made.append(world)
+            raise ValueError("in the cell")
+
+    with pytest.raises(ValueError, match="in the cell"):
+        asyncio.run(cell())
+    assert "closed" in repr(made[0])
+
+
+def test_a_world_that_nobody_holds_is_freed_with_its_objects() -> None:
+    def begin() -> list[weakref.ref[Any]]:
+        inside = Inside(World())
+        inside(lambda o: o.ctx.storage.setAlarm(Date.now() + 5))
+        inside.start(lambda _: scheduler.wait(100))
+        inside.world.run_sync(inside.world.run_for(10))
+        return [weakref.ref(inside.world), weakref.ref(inside.namespace)]
+
+    refs = begin()
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
