@@ -11,7 +11,7 @@ from durable_mini.exercises.solutions import single_alarm as solution
 from durable_mini.faults import FaultPlan
 from durable_mini.limits import US_PER_MS
 from durable_mini.world import World
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from durable_mini.trace import Trace
@@ -48,7 +48,7 @@ class Scenario:
         """The trace of ``cls`` in this scenario."""
         plan = FaultPlan.parse(self.faults.format(object=f"{cls.__name__}/{OBJECT}"))
         world = World(seed=7, faults=plan, alarm_lateness_ms=self.lateness)
-        ledgers = world.namespace(cls)
+        ledgers: Any = world.namespace(cls)
         calls = []
         for grant in sorted(self.grants, key=lambda grant: grant.at):
             world.run_sync(world.run_until(world.start + grant.at))

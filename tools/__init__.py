@@ -1,0 +1,1 @@
+"""What stands behind the project's commands: set up, open the lessons, test, refresh."""
