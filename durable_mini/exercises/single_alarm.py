@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from durable_mini.exercises.exercise import Exercise, Plan
 from durable_mini.exercises.solutions import single_alarm as solution
 from durable_mini.faults import FaultPlan
 from durable_mini.limits import US_PER_MS
 from durable_mini.world import World
-from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from durable_mini.trace import Trace
@@ -163,7 +163,7 @@ exercise = Exercise(
         ),
         (
             "soonest = self.sql.exec('SELECT MIN(expire_at) AS t FROM leases').one().t; set the alarm to it if none is "
-            "set or the one that is set is later. Call this from grant(), at the end of alarm(), and in the constructor."
+            "set or the one that is set is later. Call this from grant(), at the end of alarm() and in the constructor."
         ),
     ),
     solution=solution,

@@ -158,7 +158,7 @@ class DurableObjectStorage:
     # -- transactions -----------------------------------------------------------------------------
 
     @calls_learner_code
-    def transactionSync(self, closure: Callable[[], Any]) -> Any:
+    def transactionSync(self, closure: Any) -> Any:
         """Run ``closure()``; if it raises, undo what it wrote and raise the same error. Returns its result."""
         self._check()
         if not callable(closure):

@@ -1,0 +1,184 @@
+"""A trace as a plotly figure. The one module that knows plotly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import plotly.graph_objects as go
+
+from durable_mini.figures import words
+from durable_mini.figures.alternative import described
+from durable_mini.figures.layout import Layout, Mark, Phrases, Span, layout
+from durable_mini.figures.palette import GLYPHS, MIDDLE, STYLES
+from durable_mini.figures.place import Placed, everywhere, place
+from durable_mini.figures.svg import ticks, timeline_svg
+
+if TYPE_CHECKING:
+    from durable_mini.figures.recorded import Recording
+    from durable_mini.trace import Trace
+
+_WIDTH: Final = 760
+"""The width for which labels are placed; a wider figure has more room than they need."""
+
+_LEFT: Final = 112
+_RIGHT: Final = 24
+_LANE: Final = 36
+_ROW: Final = 16
+_FONT: Final = "system-ui, -apple-system, Segoe UI, DejaVu Sans, sans-serif"
+
+
+class Timeline(go.Figure):  # type: ignore[misc]
+    """A plotly figure with its text alternative; a notebook keeps both, and a static picture."""
+
+    text: str
+    """What the figure shows, in words, with the digest of the trace."""
+
+    svg: str
+    """The figure as a static picture."""
+
+    _valid_extra: Final = frozenset({"text", "svg"})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._valid_extra:
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def _repr_mimebundle_(self, *_arguments: Any, **_options: Any) -> dict[str, Any]:
+        return {
+            "application/vnd.plotly.v1+json": self.to_plotly_json() | {"config": {"displayModeBar": False}},
+            "image/svg+xml": self.svg,
+            "text/plain": self.text.replace(words.SPACE, " "),
+        }
+
+    def __repr__(self) -> str:
+        return self.text.replace(words.SPACE, " ")
+
+
+def timeline(
+    trace: Trace, recording: Recording | None = None, title: str | None = None, phrases: Phrases | None = None
+) -> Timeline:
+    """The timeline of ``trace``; a recording of the real runtime is drawn over it as hollow triangles."""
+    drawn = layout(trace, recording, phrases=phrases)
+    figure = _figure(drawn, title)
+    figure.text = (f"{title}\n" if title else "") + described(drawn, trace.digest)
+    figure.svg = timeline_svg(drawn, title or "")
+    return figure
+
+
+def _figure(drawn: Layout, title: str | None) -> Timeline:
+    labels = place(drawn, _LEFT, _WIDTH - _RIGHT, _WIDTH)
+    middles, y = [], 0.0
+    for lane in labels:
+        middles.append(y + _LANE / 2)
+        y += _LANE + _ROW * (lane.rows - 1)
+    height = y
+    traces = [_glyphs(drawn, middles)]
+    recorded = [mark for mark in drawn.marks if mark.kind == "recorded"]
+    if recorded:
+        traces.append(_recorded(recorded, middles, drawn.legend))
+    placed = [(number, label) for number, lane in enumerate(labels) for label in lane.placed]
+    title_space, legend_space = (38 if title else 10), (26 if recorded else 0)
+    at = ticks(drawn.end)
+    return Timeline(
+        data=traces,
+        layout={
+            "template": {"layout": {"font": {"family": _FONT, "size": 12, "color": MIDDLE["ink"]}}},
+            "title": {
+                "text": title or "", "x": 0.01, "y": 0.99, "yanchor": "top", "font": {"size": 15}, "pad": {"t": 8},
+            },
+            "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
+            "height": round(height + 44 + title_space + legend_space), "autosize": True,
+            "margin": {"l": _LEFT, "r": _RIGHT, "t": title_space, "b": 34 + legend_space},
+            "xaxis": {
+                "range": [0, drawn.end / 1000],
+                "tickvals": [t / 1000 for t, _ in at], "ticktext": [text for _, text in at],
+                "gridcolor": MIDDLE["line"], "griddash": "dot", "zeroline": False, "fixedrange": False,
+            },
+            "yaxis": {
+                "range": [height, 0], "tickvals": middles, "ticktext": [lane.label for lane in drawn.lanes],
+                "showgrid": False, "zeroline": False, "fixedrange": True, "ticks": "outside", "ticklen": 12,
+                "tickcolor": "rgba(0,0,0,0)",
+            },
+            "shapes": [_box(span, middles, height) for span in drawn.spans] + _rules([lane.rows for lane in labels]),
+            "annotations": [_annotation(label, middles[number], drawn.end) for number, label in placed]
+            + [_band(span) for span in everywhere(drawn)],
+            "showlegend": bool(recorded),
+            "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -34 / max(1.0, height), "yanchor": "top"},
+            "hovermode": "closest",
+        },
+    )  # fmt: skip
+
+
+def _glyphs(drawn: Layout, middles: list[float]) -> dict[str, Any]:
+    marks = [mark for mark in drawn.marks if mark.kind != "recorded"]
+    return {
+        "type": "scatter", "mode": "text", "showlegend": False, "cliponaxis": False, "hoverinfo": "text",
+        "x": [mark.t / 1000 for mark in marks], "y": [middles[mark.lane] for mark in marks],
+        "text": [GLYPHS[mark.glyph][2] for mark in marks],
+        "textfont": {"size": 14, "color": [MIDDLE[STYLES[mark.kind].tone] for mark in marks]},
+        "hovertext": [f"{mark.label or mark.kind}, {words.whole_ms(mark.t)}" for mark in marks],
+    }  # fmt: skip
+
+
+def _recorded(marks: list[Mark], middles: list[float], legend: str) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": "markers", "name": legend, "hoverinfo": "text", "cliponaxis": False,
+        "x": [mark.t / 1000 for mark in marks], "y": [middles[mark.lane] - 15 for mark in marks],
+        "marker": {"symbol": "triangle-up-open", "size": 9, "color": MIDDLE["soft"], "line": {"width": 1.6}},
+        "hovertext": [f"{mark.label}, recorded at {words.whole_ms(mark.t)}" for mark in marks],
+    }  # fmt: skip
+
+
+def _box(span: Span, middles: list[float], height: float) -> dict[str, Any]:
+    style = STYLES[span.kind]
+    half = 12 if span.kind == "memory" else 9
+    top, bottom = (0.0, height) if span.lane < 0 else (middles[span.lane] - half, middles[span.lane] + half)
+    return {
+        "type": "rect", "layer": "below", "x0": span.start / 1000, "x1": span.end / 1000, "y0": top, "y1": bottom,
+        "fillcolor": MIDDLE[style.fill],
+        "line": {"color": MIDDLE[style.tone], "width": 1, **({"dash": "dot"} if style.dashed else {})},
+    }  # fmt: skip
+
+
+def _rules(labels_rows: list[int]) -> list[dict[str, Any]]:
+    rules, y = [], 0.0
+    for rows in labels_rows:
+        y += _LANE + _ROW * (rows - 1)
+        rules.append(
+            {
+                "type": "line",
+                "xref": "paper",
+                "x0": 0,
+                "x1": 1,
+                "y0": y,
+                "y1": y,
+                "line": {"color": MIDDLE["line"], "width": 1},
+            }
+        )
+    return rules
+
+
+def _annotation(label: Placed, middle: float, end: int) -> dict[str, Any]:
+    """A label, tied to its moment and shifted from there by pixels."""
+    item = label.item
+    scale = (_WIDTH - _LEFT - _RIGHT) / end
+    at = item.t if isinstance(item, Mark) else item.start
+    tone = STYLES[item.kind].tone if isinstance(item, Mark) else "ink"
+    return {
+        "x": at / 1000, "y": middle + label.row * _ROW + (2 if label.row else 0), "text": _plain(item.label),
+        "xanchor": "left", "yanchor": "middle", "xshift": round(label.x - (_LEFT + at * scale)), "showarrow": False,
+        "font": {"color": MIDDLE[tone]},
+    }  # fmt: skip
+
+
+def _band(span: Span) -> dict[str, Any]:
+    return {
+        "x": (span.start + span.end) / 2000, "y": 0, "text": _plain(span.label), "showarrow": False,
+        "yanchor": "bottom", "font": {"color": MIDDLE["soft"]},
+    }  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    """Text that plotly does not take for markup."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

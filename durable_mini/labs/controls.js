@@ -1,0 +1,103 @@
+// The controls: settings, fault buttons, seed. They report changes and show what Python accepted.
+
+function element(name, properties = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key.includes("-") || key === "role" || key === "for") made.setAttribute(key, value);
+    else made[key] = value;
+  }
+  made.append(...children);
+  return made;
+}
+
+let nextId = 0;
+
+// One setting: its element, `show(value)` for what Python accepted.
+function settingControl(setting, onChange) {
+  const id = `dm-${++nextId}`;
+  const label = element("label", { htmlFor: id, title: setting.help }, setting.label);
+  const box = element("div", { className: `dm-setting dm-${setting.kind}` });
+  box.dataset.name = setting.name;
+  if (setting.kind === "slider") {
+    const { stops, unit, off } = setting;
+    const shown = (value) => (value === 0 && off ? off : `${value < 0 ? "−" : ""}${grouped(Math.abs(value))}${SPACE}${unit}`);
+    const range = element("input", { type: "range", id, min: 0, max: stops.length - 1, step: 1, title: setting.help });
+    const output = element("output", { htmlFor: id });
+    const tell = (value) => {
+      output.value = shown(value);
+      range.setAttribute("aria-valuetext", shown(value));
+    };
+    range.addEventListener("input", () => {
+      tell(stops[range.value]);
+      onChange(setting.name, stops[range.value]);
+    });
+    box.append(label, range, output);
+    const show = (value) => {
+      const nearest = stops.reduce((best, stop, i) => (Math.abs(stop - value) < Math.abs(stops[best] - value) ? i : best), 0);
+      range.value = nearest;
+      tell(value);
+    };
+    return { box, show };
+  }
+  if (setting.kind === "choice") {
+    const options = setting.choices.map((choice) => element("option", { value: choice }, choice));
+    const select = element("select", { id, title: setting.help }, ...options);
+    select.addEventListener("change", () => onChange(setting.name, select.value));
+    box.append(label, select);
+    return { box, show: (value) => (select.value = value) };
+  }
+  const check = element("input", { type: "checkbox", id, title: setting.help });
+  check.addEventListener("change", () => onChange(setting.name, check.checked));
+  box.append(check, label);
+  return { box, show: (value) => (check.checked = value) };
+}
+
+class Controls {
+  // `send` takes what has changed: {settings}, {press}, {seed}.
+  constructor(about, send) {
+    this.settings = {};
+    const change = (name, value) => send({ settings: { [name]: value } });
+    const moreId = `dm-${++nextId}`;
+    this.inView = element("div", { className: "dm-controls" });
+    this.more = element("div", { className: "dm-controls dm-more", id: moreId, hidden: true });
+    for (const setting of about.settings) {
+      const control = settingControl(setting, change);
+      this.settings[setting.name] = control;
+      (setting.more ? this.more : this.inView).append(control.box);
+    }
+    this.chips = about.faults.map((fault) => {
+      const chip = element("button", { type: "button", className: "dm-chip", title: fault.help, "aria-pressed": "false" });
+      chip.textContent = fault.label;
+      chip.dataset.name = fault.name;
+      chip.addEventListener("click", () => send({ press: fault.name }));
+      return chip;
+    });
+    const seedId = `dm-${++nextId}`;
+    this.seed = element("input", { type: "number", id: seedId, min: 0, step: 1, className: "dm-seed" });
+    this.seed.addEventListener("change", () => {
+      const seed = Math.max(0, Math.floor(Number(this.seed.value) || 0));
+      send({ seed });
+    });
+    const dice = element("button", { type: "button", className: "dm-button", "aria-label": "another seed", title: "another seed" }, "⚄");
+    dice.addEventListener("click", () => send({ seed: Math.floor(Math.random() * 1000) }));
+    const seedHelp = "what the random draws start from: jitter, and the order of alarms due at one instant";
+    const seedLabel = element("label", { htmlFor: seedId, title: seedHelp }, "seed");
+    this.more.append(element("div", { className: "dm-setting" }, seedLabel, this.seed, dice));
+    const toggle = element("button", { type: "button", className: "dm-link", "aria-expanded": "false", "aria-controls": moreId }, "more ▾");
+    toggle.addEventListener("click", () => {
+      this.more.hidden = !this.more.hidden;
+      toggle.setAttribute("aria-expanded", String(!this.more.hidden));
+      toggle.textContent = this.more.hidden ? "more ▾" : "less ▴";
+    });
+    const group = element("div", { className: "dm-faults", role: "group", "aria-label": "Break it" });
+    group.append(element("span", { className: "dm-soft" }, "Break it:"), ...this.chips);
+    const breaks = element("div", { className: "dm-controls dm-breaks" }, group, toggle);
+    this.elements = [this.inView, breaks, this.more];
+  }
+
+  show(run) {
+    for (const [name, control] of Object.entries(this.settings)) control.show(run.settings[name]);
+    for (const chip of this.chips) chip.setAttribute("aria-pressed", String(run.pressed.includes(chip.dataset.name)));
+    this.seed.value = run.seed;
+  }
+}

@@ -1,0 +1,101 @@
+"""How a lab appears: a widget in a live kernel, and a static picture with its table everywhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from durable_mini.figures import alternative
+from durable_mini.figures.state import state_after
+from durable_mini.figures.svg import lab_svg
+from durable_mini.labs.picture import drawn_layout, subtitle
+
+if TYPE_CHECKING:
+    from durable_mini.labs.lab import Lab, Outcome
+    from durable_mini.labs.widget import LabWidget
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+_shown: dict[str, tuple[int, list[LabWidget]]] = {}
+"""The widgets that each cell shows, and the execution they belong to."""
+
+
+def bundle(lab: Lab) -> dict[str, Any]:
+    """The lab in every form that a notebook can hold."""
+    outcome = lab.outcome()
+    data: dict[str, Any] = {"text/plain": plain(lab, outcome), "image/svg+xml": static(lab, outcome)}
+    cell = _cell()
+    if cell is not None:
+        data[WIDGET_VIEW] = {"version_major": 2, "version_minor": 0, "model_id": _widget(lab, outcome, *cell).model_id}
+    return data
+
+
+def static(lab: Lab, outcome: Outcome) -> str:
+    """The lab at rest, as SVG."""
+    overlay = lab.overlay(outcome)
+    drawn = drawn_layout(lab, outcome, overlay.recording)
+    verdict = lab.verdict(outcome)
+    at = _cursor(lab, outcome)
+    table = state_after(outcome.trace, at, recording=overlay.recording)
+    story = lab.story(outcome) + (f" {lab.trouble(outcome)}" if lab.trouble(outcome) else "")
+    return lab_svg(
+        drawn,
+        title=lab.title,
+        subtitle=subtitle(lab, outcome),
+        verdict=(verdict.tone, str(verdict)),
+        story=story,
+        cursor=outcome.trace[at].t,
+        table=table,
+    )
+
+
+def plain(lab: Lab, outcome: Outcome) -> str:
+    """The lab in words: verdict, story, everything that is drawn, the table at the cursor, the digest."""
+    overlay = lab.overlay(outcome)
+    table = state_after(outcome.trace, _cursor(lab, outcome), recording=overlay.recording)
+    drawn = drawn_layout(lab, outcome, overlay.recording)
+    rows = [(name, value) for name, value in table.items() if name != "now"]
+    parts = [
+        f"{lab.title}: {subtitle(lab, outcome)}",
+        str(lab.verdict(outcome)),
+        lab.story(outcome),
+        *([lab.trouble(outcome)] if lab.trouble(outcome) else []),
+        *(["fault plan: " + "; ".join(str(fault) for fault in outcome.plan)] if outcome.plan else []),
+        "",
+        alternative.described(drawn, outcome.trace.digest),
+        "",
+        f"What the runtime saw at {table['now']}",
+        alternative.table(rows),
+    ]
+    return "\n".join(parts).replace("\u00a0", " ")
+
+
+def _cursor(lab: Lab, outcome: Outcome) -> int:
+    at = lab.verdict(outcome).at
+    return at if at is not None else len(outcome.trace) - 1
+
+
+def _cell() -> tuple[str, int] | None:
+    """The cell that is running and the number of its execution; None without a kernel."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return None
+    shell = get_ipython()
+    if shell is None or getattr(shell, "kernel", None) is None:
+        return None
+    metadata = (getattr(shell, "parent_header", None) or {}).get("metadata", {})
+    return str(metadata.get("cellId", "")), int(shell.execution_count)
+
+
+def _widget(lab: Lab, outcome: Outcome, cell: str, execution: int) -> LabWidget:
+    """A widget for the running cell; those of its earlier executions are closed."""
+    from durable_mini.labs.widget import LabWidget
+
+    before, widgets = _shown.get(cell, (execution, []))
+    if before != execution:
+        for widget in widgets:
+            widget.close_all()
+        widgets = []
+    widget = LabWidget(lab, outcome)
+    _shown[cell] = (execution, [*widgets, widget])
+    return widget

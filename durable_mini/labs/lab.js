@@ -1,0 +1,322 @@
+// The lab: joins controls, timeline, table and cursor, and talks to Python.
+//
+// To Python goes {settings, plan, seed, press, at_ms, reply}, at most one message at a time; while it is on its way,
+// newer changes wait and go together. Back comes the trait `picture`, a finished run, or `refused`. The time cursor needs no Python.
+
+class Lab {
+  constructor(model, root) {
+    this.model = model;
+    this.view = Math.random().toString(36).slice(2);
+    this.sent = 0;
+    this.waiting = null; // the number of the message on its way
+    this.next = null; // changes that go when it is back
+    this.index = 0;
+    this.t = 0;
+    this.touched = false; // whether the cursor was moved by hand
+    this.playing = null;
+    this._build(root);
+    this.onPicture = () => this._receive(JSON.parse(model.get("picture")));
+    this.onRefused = () => this._refused(JSON.parse(model.get("refused")));
+    model.on("change:picture", this.onPicture);
+    model.on("change:refused", this.onRefused);
+    this.onPicture();
+    this.observer = new ResizeObserver(() => this._redraw());
+    this.observer.observe(this.plot);
+  }
+
+  destroy() {
+    this.model.off("change:picture", this.onPicture);
+    this.model.off("change:refused", this.onRefused);
+    this.observer.disconnect();
+    this._stop();
+    clearTimeout(this.telling);
+  }
+
+  _build(root) {
+    const about = this.model.get("about");
+    this.controls = new Controls(about, (change) => this._change(change));
+    this.timeline = new Timeline(about, (picked) => {
+      this._stop();
+      this.touched = true;
+      if ("event" in picked) this._goTo(picked.event);
+      else this._goAt(picked.t);
+    });
+    const button = (label, text, action) => {
+      const made = element("button", { type: "button", className: "dm-button", "aria-label": label, title: label }, text);
+      made.addEventListener("click", action);
+      return made;
+    };
+    this.subtitle = element("span", { className: "dm-soft" });
+    this.verdict = element("span", { className: "dm-verdict", role: "status", "aria-live": "polite" });
+    this.plot = element("div", { className: "dm-plot", tabIndex: 0, role: "group" }, this.timeline.svg);
+    this.plot.setAttribute("aria-label", "Timeline. Left and right step from event to event, page up and down from moment to moment, home and end go to the ends, space plays. The table says the same in words.");
+    this.plot.addEventListener("keydown", (key) => this._key(key));
+    this.heading = element("h3");
+    this.table = element("table");
+    this.live = element("div", { className: "dm-hidden", "aria-live": "polite", role: "status" });
+    this.play = button("play", "▶ play", () => this._toggle());
+    this.scrub = element("input", { type: "range", min: 0, step: 1, className: "dm-scrub", "aria-label": "time" });
+    this.scrub.addEventListener("input", () => {
+      this._stop();
+      this.touched = true;
+      this._goAt(Number(this.scrub.value));
+    });
+    this.clock = element("span", { className: "dm-clock" });
+    const speeds = [["0.1", "× 0.1"], ["0.5", "× 0.5"], ["1", "× 1"], ["4", "× 4"], ["20", "× 20"]];
+    this.speed = element("select", { "aria-label": "speed", className: "dm-speed" }, ...speeds.map(([value, text]) => element("option", { value }, text)));
+    this.speed.value = "1";
+    this.story = element("p", { className: "dm-story" });
+    this.trouble = element("p", { className: "dm-trouble", role: "alert" });
+    this.plan = element("code");
+    this.undo = button("undo the last fault", "undo", () => this._change({ plan: this.run.plan.slice(0, -1) }));
+    this.undo.className = "dm-link";
+    this.copy = button("copy as code", "copy as code", () => this._copy());
+    this.copy.className = "dm-link dm-copy";
+    this.code = element("textarea", { className: "dm-code", readOnly: true, hidden: true, rows: 10, "aria-label": "code that makes this picture" });
+    const step = (by) => () => {
+      this._stop();
+      this._step(by);
+    };
+    this.root = root;
+    root.className = "dm-lab";
+    root.dataset.view = this.view;
+    root.setAttribute("role", "group");
+    root.setAttribute("aria-label", `Lab: ${about.title}`);
+    root.append(
+      element("header", {}, element("b", {}, about.title), this.subtitle, this.verdict),
+      ...this.controls.elements,
+      element("main", {}, this.plot, element("aside", {}, this.heading, this.table)),
+      element("div", { className: "dm-bar" },
+        button("previous event", "◀|", step(-1)), this.play, button("next event", "|▶", step(1)),
+        this.scrub, this.clock, this.speed),
+      this.story, this.trouble,
+      element("div", { className: "dm-plan" }, element("span", { className: "dm-soft" }, "fault plan"), this.plan, this.undo, this.copy),
+      this.code, this.live,
+    );
+  }
+
+  // -- to and from Python -------------------------------------------------------------------------
+
+  _change(change) {
+    const before = this.next ?? { settings: {} };
+    this.next = { ...before, ...change, settings: { ...before.settings, ...change.settings } };
+    if (this.waiting === null) this._send();
+  }
+
+  _send() {
+    const { settings, ...rest } = this.next;
+    this.next = null;
+    this.waiting = `${this.view}-${++this.sent}`;
+    this.model.send({
+      settings: { ...this.run.settings, ...settings },
+      plan: (rest.plan ?? this.run.plan).join("\n"),
+      seed: rest.seed ?? this.run.seed,
+      press: rest.press ?? null,
+      at_ms: Math.round(this.t / 1000),
+      reply: this.waiting,
+    });
+  }
+
+  _receive(sent) {
+    this._newRun(unpack(sent));
+    this._answered(sent.reply);
+  }
+
+  _refused({ sentence, reply }) {
+    this._show(this.trouble, `✕ ${sentence}`);
+    this.controls.show(this.run);
+    this._answered(reply);
+  }
+
+  _answered(reply) {
+    if (reply === this.waiting) this.waiting = null;
+    if (this.waiting === null && this.next !== null) this._send();
+  }
+
+  _newRun(run) {
+    this._stop();
+    const t = this.t;
+    this.run = run;
+    this.scrub.max = run.layout.end;
+    if (this.next === null) this.controls.show(run);
+    this.subtitle.textContent = run.subtitle;
+    const [tone, text] = run.verdict;
+    this.verdict.className = `dm-verdict text-${{ good: "green", bad: "red" }[tone] ?? "soft"}`;
+    if (this.verdict.textContent !== text) this.verdict.textContent = text;
+    this.story.textContent = run.story;
+    this._show(this.trouble, run.trouble && `✕ ${run.trouble}`);
+    this.plan.textContent = run.plan.join("\n") || "nothing breaks";
+    this.undo.hidden = run.plan.length === 0;
+    this.code.value = run.code;
+    this.seen = new Map();
+    this._redraw();
+    if (this.touched) this._goAt(Math.min(t, run.layout.end));
+    else this._goTo(run.cursor);
+  }
+
+  _show(line, text) {
+    line.textContent = text || "";
+    line.hidden = !text;
+  }
+
+  _redraw() {
+    const narrow = this.root.clientWidth < 760;
+    this.root.classList.toggle("dm-narrow", narrow);
+    const width = Math.floor(this.plot.clientWidth);
+    if (!this.run || width < 100) return;
+    if (this.timeline.run === this.run && this.timeline.width === width) return;
+    this.timeline.draw(this.run, width, narrow ? 36 : 46); // beside the table there is more height
+    this.timeline.move(this.t);
+  }
+
+  // -- the time cursor ------------------------------------------------------------------------------
+
+  _goTo(event) {
+    this.index = event;
+    this.t = this.run.times[event];
+    this._moved();
+  }
+
+  _goAt(t) {
+    this.t = t;
+    this.index = Math.max(0, lastAtMost(this.run.times, t));
+    this._moved();
+  }
+
+  _step(by) {
+    const { steps } = this.run;
+    this.touched = true;
+    const here = lastAtMost(steps, this.index);
+    const between = this.t > this.run.times[this.index]; // after the event: back means to it
+    const to = by < 0 ? (between || steps[here] !== this.index ? here : here - 1) : here + 1;
+    if (to >= 0 && to < steps.length) this._goTo(steps[to]);
+    else if (by > 0) this._goAt(this.run.layout.end);
+  }
+
+  _leap(by) {
+    const { times } = this.run;
+    this.touched = true;
+    const now = times[this.index];
+    const later = times.find((t) => t > this.t);
+    if (by > 0) this._goAt(later ?? this.run.layout.end);
+    else if (this.t > now) this._goAt(now);
+    else this._goAt(times[lastAtMost(times, now - 1)] ?? 0);
+  }
+
+  _moved() {
+    const { run, t } = this;
+    this.timeline.move(t);
+    Object.assign(this.root.dataset, { t, event: this.index, trace: run.digest });
+    this.scrub.value = t;
+    const now = wholeMs(t);
+    this.scrub.setAttribute("aria-valuetext", now);
+    this.clock.textContent = `${now.slice(0, -3)} of ${wholeMs(run.layout.end)}`;
+    this.heading.textContent = `What the runtime saw at ${now}`;
+    const table = tableAt(run, this.index, t).filter(([name]) => name !== "now");
+    this._fill(table);
+    clearTimeout(this.telling);
+    if (!this.playing) this.telling = setTimeout(() => (this.live.textContent = `${now}: ${table[0][1]}`), 300);
+  }
+
+  _fill(pairs) {
+    if (this.table.rows.length !== pairs.length || pairs.some(([name], i) => this.table.rows[i].cells[0].textContent !== name)) {
+      this.table.replaceChildren(...pairs.map(([name]) => element("tr", {}, element("th", { scope: "row" }, name), element("td"))));
+      this.seen = new Map();
+    }
+    pairs.forEach(([name, text], i) => {
+      const cell = this.table.rows[i].cells[1];
+      const before = this.seen.get(name);
+      cell.classList.toggle("dm-new", before !== undefined && before !== text && name !== "event");
+      if (before !== text) cell.replaceChildren(...text.split(/(?<=; )/).map((part) => element("span", {}, part)));
+      this.seen.set(name, text);
+    });
+  }
+
+  _toggle() {
+    if (this.playing) this._stop();
+    else this._start();
+  }
+
+  _start() {
+    this.touched = true;
+    if (this.t >= this.run.layout.end) this._goAt(0);
+    this.play.textContent = "❚❚ pause";
+    this.play.setAttribute("aria-label", "pause");
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
+      const timer = setInterval(() => (this.t < this.run.layout.end ? this._step(1) : this._stop()), 700);
+      this.playing = () => clearInterval(timer);
+      return;
+    }
+    let before = null;
+    let frame = 0;
+    const tick = (now) => {
+      if (before !== null) this._goAt(Math.min(this.run.layout.end, Math.round(this.t + (now - before) * 1000 * Number(this.speed.value))));
+      before = now;
+      if (this.t >= this.run.layout.end) this._stop();
+      else frame = requestAnimationFrame(tick);
+    };
+    frame = requestAnimationFrame(tick);
+    this.playing = () => cancelAnimationFrame(frame);
+  }
+
+  _stop() {
+    if (!this.playing) return;
+    this.playing();
+    this.playing = null;
+    this.play.textContent = "▶ play";
+    this.play.setAttribute("aria-label", "play");
+    this._moved();
+  }
+
+  _key(key) {
+    if (key.ctrlKey || key.metaKey || key.altKey) return;
+    const actions = {
+      ArrowLeft: () => this._step(-1),
+      ArrowRight: () => this._step(1),
+      PageUp: () => this._leap(-1),
+      PageDown: () => this._leap(1),
+      Home: () => this._goTo(0),
+      End: () => this._goAt(this.run.layout.end),
+      " ": null,
+    };
+    if (!(key.key in actions)) return;
+    key.preventDefault();
+    key.stopPropagation();
+    if (key.key === " ") {
+      this._toggle();
+      return;
+    }
+    this._stop();
+    this.touched = true;
+    actions[key.key]();
+  }
+
+  // -- leaving ------------------------------------------------------------------------------------------
+
+  async _copy() {
+    try {
+      await navigator.clipboard.writeText(this.run.code);
+      this.copy.textContent = "copied";
+      this.live.textContent = "The code was copied.";
+      setTimeout(() => (this.copy.textContent = "copy as code"), 2000);
+    } catch {
+      this.code.hidden = false;
+      this.code.focus();
+      this.code.select();
+      this.live.textContent = "The clipboard is closed to this page; the code is in the text box.";
+    }
+  }
+}
+
+export default {
+  render({ model, el }) {
+    const root = document.createElement("div");
+    el.append(root);
+    // The notebook takes arrow keys and letters for itself; what is typed in the lab belongs to the lab.
+    root.addEventListener("keydown", (key) => {
+      if (!key.ctrlKey && !key.metaKey && !key.altKey) key.stopPropagation();
+    });
+    const lab = new Lab(model, root);
+    return () => lab.destroy();
+  },
+};

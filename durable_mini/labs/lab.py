@@ -1,0 +1,315 @@
+"""The chassis of every lab: it runs the scenario, and shows what came of it.
+
+A lab's own file declares what can be set, how it can be broken, what happens, and how to
+judge it. Everything else is here: runs, errors in words, the picture for the browser, the
+static picture for saved notebooks, "copy as code", the learner's own class.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from durable_mini.errors import describe
+from durable_mini.faults import FaultPlan
+from durable_mini.labs.settings import FaultButton, Moment, Setting, Value, Values, values_of
+from durable_mini.world import World
+
+if TYPE_CHECKING:
+    from durable_mini.figures.recorded import Recording
+    from durable_mini.loop import Promise
+    from durable_mini.objects import Stub
+    from durable_mini.trace import Trace
+
+SIGNS: Final = {"good": "✓", "bad": "✕", "neutral": "○"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A run judged: ``tone`` is good, bad or neutral; ``at`` is the trace event it turns on."""
+
+    tone: str
+    text: str
+    at: int | None = None
+
+    def __str__(self) -> str:
+        return f"{SIGNS[self.tone]} {self.text}"
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """The recording that fits a run, or why there is none."""
+
+    recording: Recording | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run: its trace, and in ``error`` what stopped it, if anything did."""
+
+    trace: Trace
+    values: Values
+    plan: FaultPlan
+    seed: int
+    until_us: int
+    error: Exception | None = None
+
+
+class Run:
+    """One run in the making: what a scenario can do."""
+
+    def __init__(self, world: World, stub: Stub[Any], values: Values, plan: FaultPlan, operations: Operations) -> None:
+        self.values = values
+        self.plan = plan
+        self.until_ms = 0.0
+        self._world = world
+        self._stub = stub
+        self._operations = operations
+        self._calls: list[tuple[float, str, tuple[Any, ...]]] = []
+
+    def at(self, ms: float, operation: str, *arguments: Any) -> None:
+        """Have a client call the method that ``operation`` stands for, ``ms`` after the beginning."""
+        self._calls.append((ms, self._operations[operation], arguments))
+
+    def play(self, until_ms: float) -> None:
+        """Make the calls, each at its time, and run the world to ``until_ms``. Raises what a call raised."""
+        self.until_ms = until_ms
+        world, replies = self._world, []
+        for ms, method, arguments in sorted(self._calls, key=lambda call: call[0]):
+            world.run_sync(world.run_until(world.start + ms))
+            reply: Promise[Any] = getattr(self._stub, method)(*arguments)
+            reply.when_settled(lambda _: None)  # somebody listens: a failure is not an unhandled one
+            replies.append(reply)
+        world.run_sync(world.run_until(world.start + until_ms))
+        for reply in replies:
+            if reply.settled:
+                self._raise_failure(reply)
+
+    @staticmethod
+    def _raise_failure(reply: Promise[Any]) -> None:
+        try:
+            reply.result()
+        except Exception as error:
+            if not getattr(error, "retryable", False):  # a lost connection is part of the picture
+                raise
+
+
+Operations = Mapping[str, str]
+"""What the lab's buttons do: operation to the name of the class's method."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A lab: display it for the widget, ``run()`` it for the trace alone.
+
+    ``lab(cls=..., lease_a=..., seed=...)`` gives a lab that starts from other settings, or
+    runs a class of the learner's own.
+    """
+
+    name: str
+    title: str
+    settings: tuple[Setting, ...]
+    faults: tuple[FaultButton, ...]
+    class_of: Callable[[Values], type[Any]]
+    """The class that the settings ask for; not asked once the learner has given one."""
+
+    class_setting: str
+    """The setting that chooses the class; it goes away with the learner's own."""
+
+    scenario: Callable[[Run], None]
+    judge: Callable[[Outcome], Verdict]
+    tell: Callable[[Outcome], str]
+    operations: Operations
+    object_name: str
+    watch: Mapping[str, str] = field(default_factory=dict)
+    """Stored rows that the table shows: name to query."""
+
+    phrases: Mapping[str, str] = field(default_factory=dict)
+    """How operations read on the timeline: operation to a format of its arguments."""
+
+    recording: Callable[[Values, FaultPlan], Overlay] = lambda _values, _plan: Overlay(None)
+    cls: type[Any] | None = None
+    start: Values = field(default_factory=dict)
+    plan: FaultPlan = field(default_factory=FaultPlan)
+    seed: int = 7
+
+    # -- another lab ------------------------------------------------------------------------------
+
+    def __call__(
+        self,
+        *,
+        cls: type[Any] | None = None,
+        operations: Operations | None = None,
+        faults: FaultPlan | str | None = None,
+        seed: int | None = None,
+        **settings: Value,
+    ) -> Lab:
+        """A lab like this one that starts from these settings, or runs the learner's class."""
+        chosen = cls or self.cls
+        mapped = {**self.operations, **(operations or {})}
+        for operation in mapped:
+            if operation not in self.operations:
+                raise TypeError(f"The lab has no operation {operation!r}; it has {', '.join(self.operations)}.")
+        if chosen is not None:
+            _check_class(chosen, mapped)
+        if self.class_setting in settings and chosen is not None:
+            raise TypeError(f"{self.class_setting}= chooses one of the lab's own classes; with cls= leave it away.")
+        return replace(
+            self,
+            cls=chosen,
+            operations=mapped,
+            start=values_of(self.settings, settings, self.start),
+            plan=self.plan if faults is None else _plan(faults),
+            seed=self.seed if seed is None else seed,
+        )
+
+    @property
+    def shown_settings(self) -> list[Setting]:
+        """The settings that the widget offers."""
+        return [one for one in self.settings if self.cls is None or one.name != self.class_setting]
+
+    def class_for(self, values: Values) -> type[Any]:
+        """The class that runs with these settings."""
+        return self.cls or self.class_of(values)
+
+    def label(self, values: Values) -> str:
+        """The label of the lab's object, as traces and fault plans know it."""
+        return f"{self.class_for(values).__name__}/{self.object_name}"
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def run(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> Trace:
+        """Run the scenario and return its trace. Raises what a call of the scenario raised."""
+        outcome = self.outcome(faults=faults, seed=seed, **settings)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.trace
+
+    def outcome(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> Outcome:
+        """Run the scenario; an error of the learner's class is kept beside the trace up to there."""
+        values = values_of(self.settings, settings, self.start)
+        plan = self.plan if faults is None else _plan(faults)
+        chosen_seed = self.seed if seed is None else seed
+        world = World(seed=chosen_seed, faults=plan, watch=self.watch)
+        stub = world.namespace(self.class_for(values)).getByName(self.object_name)
+        run = Run(world, stub, values, plan, self.operations)
+        error: Exception | None = None
+        try:
+            self.scenario(run)
+        except Exception as raised:  # noqa: BLE001 - whatever a learner's class raises is shown, with the trace so far
+            error = raised
+        trace = world.trace
+        world.run_sync(world.close())
+        return Outcome(trace, values, plan, chosen_seed, round(run.until_ms * 1000), error)
+
+    # -- judging -----------------------------------------------------------------------------------
+
+    def verdict(self, trace: Trace | Outcome | None = None) -> Verdict:
+        """The verdict on a trace; without one, on the run that the lab starts with."""
+        return self.judge(self._judged(trace))
+
+    def story(self, trace: Trace | Outcome | None = None) -> str:
+        """What happened, in one sentence."""
+        return self.tell(self._judged(trace))
+
+    def _judged(self, trace: Trace | Outcome | None) -> Outcome:
+        if trace is None:
+            return self.outcome()
+        if isinstance(trace, Outcome):
+            return trace
+        last = trace[-1].t if len(trace) else 0
+        return Outcome(trace, values_of(self.settings, {}, self.start), self.plan, self.seed, last)
+
+    def trouble(self, outcome: Outcome) -> str:
+        """What the learner's class raised, in one sentence with object and try; empty if nothing."""
+        if outcome.error is not None:
+            notes = [note for note in getattr(outcome.error, "__notes__", []) if note.startswith("raised in ")]
+            where = notes[-1] if notes else "raised in the scenario"
+            return f"{describe(outcome.error)} ({where})"
+        for event in outcome.trace:
+            message = str(event.detail.get("message", ""))
+            if event.kind == "alarm.failed" and not message.startswith(("Error: fault:", "Error: Network connection")):
+                run = event.detail.get("run")
+                return f"{message} (raised in alarm() of {event.object}, run {run}, at {event.t / 1000:g} ms)"
+            if event.kind == "object.reset":
+                instance = event.detail.get("instance")
+                return f"{message} (reset {event.object}, instance {instance}, at {event.t / 1000:g} ms)"
+        return ""
+
+    def press(self, button: str, plan: FaultPlan, at_ms: float, outcome: Outcome) -> FaultPlan:
+        """The plan after a fault button was pressed at the time cursor."""
+        found = next((one for one in self.faults if one.name == button), None)
+        if found is None:
+            raise ValueError(f"The lab has no fault {button!r}; it has {', '.join(one.name for one in self.faults)}.")
+        return found.press(plan, Moment(self.label(outcome.values), at_ms, outcome.trace, outcome.values))
+
+    def overlay(self, outcome: Outcome) -> Overlay:
+        """The recording of the real runtime that fits a run."""
+        if self.cls is not None:
+            return Overlay(None, "no recording: this is your own class")
+        return self.recording(outcome.values, outcome.plan)
+
+    # -- leaving ------------------------------------------------------------------------------------
+
+    def code(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> str:
+        """Code that makes the same picture when pasted into a cell."""
+        values = values_of(self.settings, settings, self.start)
+        plan = self.plan if faults is None else _plan(faults)
+        parts = [
+            f"{one.name}={_written(values[one.name])}"
+            for one in self.shown_settings
+            if not one.more or values[one.name] != one.default
+        ]
+        imports = ["from durable_mini.figures import timeline", f"from durable_mini.labs.{self.name} import lab"]
+        if plan:
+            imports.insert(0, "from durable_mini import FaultPlan")
+            lines = [
+                _written(f"{fault}\n" if more else str(fault))
+                for more, fault in zip(range(len(plan))[::-1], plan, strict=True)
+            ]
+            given = lines[0] if len(lines) == 1 else "\n        " + "\n        ".join(lines) + "\n    "
+            parts.append(f"faults=FaultPlan.parse({given})")
+        parts.append(f"seed={self.seed if seed is None else seed}")
+        made = "lab"
+        if self.cls is not None:
+            other = {key: value for key, value in self.operations.items() if value != key}
+            mapped = f", operations={other!r}" if other else ""
+            made = f"lab(cls={self.cls.__name__}{mapped})"
+        body = "".join(f"    {part},\n" for part in parts)
+        return "\n".join(imports) + f"\n\ntrace = {made}.run(\n{body})\ntimeline(trace)\n"
+
+    def show(self) -> None:
+        """Display the lab: the widget in a live notebook, the static picture elsewhere."""
+        from IPython.display import display
+
+        display(self)  # type: ignore[no-untyped-call]
+
+    def _repr_mimebundle_(self, **_options: Any) -> dict[str, Any]:
+        from durable_mini.labs.display import bundle
+
+        return bundle(self)
+
+    def __repr__(self) -> str:
+        return f"<Lab {self.name}>"
+
+
+def _plan(faults: FaultPlan | str) -> FaultPlan:
+    return FaultPlan.parse(faults) if isinstance(faults, str) else faults
+
+
+def _written(value: Value) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _check_class(cls: type[Any], operations: Operations) -> None:
+    if not isinstance(cls, type):
+        raise TypeError(f"cls= takes your class itself, such as cls=MyLedger, not a {type(cls).__name__}.")
+    for operation, method in operations.items():
+        if not callable(getattr(cls, method, None)):
+            raise TypeError(
+                f"{cls.__name__} has no method {method!r}, which the lab needs to {operation}; add it, or say what "
+                f"yours is called: lab(cls={cls.__name__}, operations={{{operation!r}: 'your_method'}})."
+            )

@@ -1,0 +1,101 @@
+"""One run as the message that the browser draws from: the layout, and the table over time."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from durable_mini.figures.layout import MOST_EVENTS, Layout, as_columns, deltas, layout
+from durable_mini.figures.palette import GLYPHS, STYLES
+from durable_mini.figures.state import Column, columns
+
+if TYPE_CHECKING:
+    from durable_mini.figures.recorded import Recording
+    from durable_mini.labs.lab import Lab, Outcome
+    from durable_mini.trace import Trace
+
+MOST_BYTES: Final = 60_000
+"""Longer messages are cut, and the picture says at which moment."""
+
+NO_STEP: Final = frozenset({"storage.read", "timer.set"})
+"""Events that the time cursor does not stop at."""
+
+
+def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit: int = MOST_EVENTS) -> Layout:
+    """The layout of a run, with the lab's words."""
+    # where several operations are one method, the first one's words are taken
+    phrases = {lab.operations[operation]: text for operation, text in reversed(list(lab.phrases.items()))}
+    return layout(outcome.trace, recording, until=outcome.until_us, phrases=phrases, limit=limit)
+
+
+def picture(lab: Lab, outcome: Outcome, reply_to: object = None) -> str:
+    """The message for a run, as JSON."""
+    limit = MOST_EVENTS
+    while True:
+        text = json.dumps(_content(lab, outcome, reply_to, limit), ensure_ascii=False, separators=(",", ":"))
+        if len(text.encode()) <= MOST_BYTES or limit <= 50:
+            return text
+        limit //= 2
+
+
+def refusal(sentence: str, reply_to: object = None) -> str:
+    """The message that a change was not accepted; the picture stays."""
+    return json.dumps({"sentence": sentence, "reply": reply_to}, ensure_ascii=False)
+
+
+def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int) -> dict[str, Any]:
+    overlay = lab.overlay(outcome)
+    drawn = drawn_layout(lab, outcome, overlay.recording, limit)
+    verdict = lab.verdict(outcome)
+    cursor = verdict.at if verdict.at is not None and verdict.at < drawn.events else drawn.events - 1
+    recording = overlay.recording
+    return {
+        "reply": reply_to,
+        "layout": as_columns(drawn),
+        "times": deltas([event.t for event in outcome.trace][: drawn.events]),
+        "steps": deltas(
+            [event.seq for event in outcome.trace if event.kind not in NO_STEP and event.seq < drawn.events]
+        ),
+        "table": _table(outcome.trace, drawn.events),
+        "recorded": [[moment.t, moment.label] for moment in recording.moments] if recording is not None else None,
+        "overlay": overlay.note,
+        "verdict": [verdict.tone, str(verdict)],
+        "story": lab.story(outcome),
+        "trouble": lab.trouble(outcome),
+        "cursor": max(0, cursor),
+        "settings": dict(outcome.values),
+        "seed": outcome.seed,
+        "plan": [str(fault) for fault in outcome.plan],
+        "pressed": [button.name for button in lab.faults if button.pressed(outcome.plan)],
+        "code": lab.code(faults=outcome.plan, seed=outcome.seed, **outcome.values),
+        "subtitle": subtitle(lab, outcome),
+        "digest": outcome.trace.digest[:16],
+    }
+
+
+def subtitle(lab: Lab, outcome: Outcome) -> str:
+    """Whose run it is."""
+    class_name = lab.class_for(outcome.values).__name__
+    return f"{class_name} “{lab.object_name}”, seed {outcome.seed}"
+
+
+def _table(trace: Trace, events: int) -> dict[str, Any]:
+    texts: dict[str, int] = {}
+
+    def numbered(column: Column) -> list[Any]:
+        return [column.name, deltas(list(column.events)), [texts.setdefault(one, len(texts)) for one in column.texts]]
+
+    return {"columns": [numbered(column) for column in columns(trace, events)], "texts": list(texts)}
+
+
+def description(lab: Lab) -> dict[str, Any]:
+    """What does not change from run to run: title, settings, buttons, and how kinds look."""
+    return {
+        "title": lab.title,
+        "settings": [setting.described() for setting in lab.shown_settings],
+        "faults": [{"name": one.name, "label": one.label, "help": one.help} for one in lab.faults],
+        "styles": {
+            kind: [style.tone, style.glyph, style.fill, style.dashed, style.weight] for kind, style in STYLES.items()
+        },
+        "glyphs": {name: [path, filled] for name, (path, filled, _) in GLYPHS.items()},
+    }

@@ -1,0 +1,377 @@
+"""The lab of lesson 01: several leases, one alarm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from durable_mini.clock import Date
+from durable_mini.faults import EVICT, RAISE, RESTART, FaultPlan
+from durable_mini.figures import words
+from durable_mini.figures.recorded import Recording
+from durable_mini.figures.state import Mode, Reader
+from durable_mini.http import fetch
+from durable_mini.labs.lab import Lab, Outcome, Overlay, Run, Verdict
+from durable_mini.labs.settings import Choice, FaultButton, Moment, Slider, Toggle, Values
+from durable_mini.objects import DurableObject
+
+if TYPE_CHECKING:
+    from durable_mini.trace import Event, Trace
+
+ONLY_EARLIER: Final = "only earlier"
+PLAIN: Final = "plain setAlarm"
+CONSTRUCTOR: Final = "always in constructor"
+
+CONSTRUCTOR_MS: Final = 12_000
+ON_TIME_US: Final = 100_000
+"""A revocation counts as on time up to this long after the lease's end."""
+
+_LEASES: Final = {"lease-a": ("lease_a", 0), "lease-b": ("lease_b", 20), "lease-c": ("lease_c", 40)}
+"""The leases: setting, and when it is granted (ms; a and b as in recording s01)."""
+
+
+# -- the classes ----------------------------------------------------------------------------------
+
+
+class LeaseLedger(DurableObject):
+    """A table of leases, and the alarm at the soonest end; it is only ever moved earlier."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        self.sql = ctx.storage.sql
+        self.sql.exec("CREATE TABLE IF NOT EXISTS leases (id TEXT PRIMARY KEY, expire_at INTEGER NOT NULL)")
+        self.sql.exec("CREATE INDEX IF NOT EXISTS leases_by_expiry ON leases (expire_at)")
+        ctx.blockConcurrencyWhile(self.ensure_alarm)
+
+    async def ensure_alarm(self) -> None:
+        """Arm the alarm for the soonest end, unless it is armed for that or earlier."""
+        soonest = self.sql.exec("SELECT MIN(expire_at) AS t FROM leases").one().t
+        if soonest is None:
+            return
+        current = await self.ctx.storage.getAlarm()
+        if current is None or soonest < current:
+            await self.ctx.storage.setAlarm(soonest)
+
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        """Grant a lease, or renew it."""
+        self.sql.exec("INSERT OR REPLACE INTO leases (id, expire_at) VALUES (?, ?)", lease_id, Date.now() + ttl_ms)
+        await self.ensure_alarm()
+
+    async def alarm(self, _alarm_info: Any = None) -> None:
+        """Revoke what is due, then arm the alarm for what is left."""
+        query = "SELECT id FROM leases WHERE expire_at <= ? ORDER BY expire_at LIMIT 100"
+        for lease in self.sql.exec(query, Date.now()).toArray():
+            await self.revoke(lease.id)
+            self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+        await self.ensure_alarm()
+
+    async def revoke(self, lease_id: str) -> None:
+        """Tell the outside world."""
+        await fetch("https://access.example/revoke", method="POST", json={"lease": lease_id})
+
+
+class _PlainSetAlarm(LeaseLedger):
+    """One alarm a lease, as if an object could have several."""
+
+    async def ensure_alarm(self) -> None:
+        """Nothing: whoever grants sets the alarm."""
+
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        """Grant a lease, and set the alarm to its end."""
+        end = Date.now() + ttl_ms
+        self.sql.exec("INSERT OR REPLACE INTO leases (id, expire_at) VALUES (?, ?)", lease_id, end)
+        await self.ctx.storage.setAlarm(end)
+
+
+class _AlwaysInConstructor(LeaseLedger):
+    """The alarm is set each time the object comes into memory."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        DurableObject.__init__(self, ctx, env)
+        self.sql = ctx.storage.sql
+        self.sql.exec("CREATE TABLE IF NOT EXISTS leases (id TEXT PRIMARY KEY, expire_at INTEGER NOT NULL)")
+        ctx.storage.setAlarm(Date.now() + CONSTRUCTOR_MS)
+
+
+for _policy in (_PlainSetAlarm, _AlwaysInConstructor):
+    _policy.__name__ = _policy.__qualname__ = "LeaseLedger"  # one name in traces and fault plans
+
+_CLASSES: Final = {ONLY_EARLIER: LeaseLedger, PLAIN: _PlainSetAlarm, CONSTRUCTOR: _AlwaysInConstructor}
+
+
+# -- what happens ------------------------------------------------------------------------------------
+
+
+def _scenario(run: Run) -> None:
+    values = run.values
+    for lease, (setting, at_ms) in _LEASES.items():
+        if values[setting]:
+            run.at(at_ms, "grant", lease, values[setting])
+    lease_a = int(values["lease_a"])
+    if values["renew"]:
+        run.at(max(1, lease_a + int(values["renew_after"])), "renew", "lease-a", lease_a)
+    run.play(_horizon_ms(values, run.plan))
+
+
+def _horizon_ms(values: Values, plan: FaultPlan) -> int:
+    if values["horizon"]:
+        return int(values["horizon"])
+    longest = max(int(values[setting]) + at_ms for setting, at_ms in _LEASES.values() if values[setting])
+    if values["renew"]:
+        longest = max(longest, 2 * int(values["lease_a"]) + int(values["renew_after"]))
+    if values["policy"] == CONSTRUCTOR:
+        longest = max(longest + 6_000, 2 * CONSTRUCTOR_MS)
+    if any(fault.what == RAISE for fault in plan):
+        soonest = min(int(values[setting]) + at_ms for setting, at_ms in _LEASES.values() if values[setting])
+        longest = max(longest, soonest + 2_650)
+    longest = max([longest, *(int(fault.at_ms + fault.downtime_ms) for fault in plan)])
+    step = next(step for step in (100, 250, 500, 1_000, 2_500, 5_000, 10_000) if longest * 1.1 / step <= 24)
+    return -(-int(longest * 1.1) // step) * step
+
+
+# -- verdict and story, from the trace alone -------------------------------------------------------------
+
+
+def _key(event: Event) -> str:
+    return words.effect_key(event.detail)
+
+
+def _applied(trace: Trace) -> dict[str, list[Event]]:
+    found: dict[str, list[Event]] = {}
+    for event in trace.events(kind="effect.applied"):
+        found.setdefault(_key(event), []).append(event)
+    return found
+
+
+def _ends(trace: Trace) -> dict[str, list[int]]:
+    """When each granted lease ends, in µs; a renewed one has several ends."""
+    found: dict[str, list[int]] = {}
+    for event in trace.events(kind="request.sent"):
+        parts = [part.strip().strip("'") for part in str(event.detail.get("arguments", "")).split(",")]
+        if len(parts) == 2 and parts[1].isdigit():
+            found.setdefault(parts[0], []).append(event.t + int(parts[1]) * 1000)
+    return found
+
+
+def _verdict(outcome: Outcome) -> Verdict:
+    trace = outcome.trace
+    if outcome.error is not None:
+        return Verdict("bad", "the run stopped: your class raised")
+    applied, ends = _applied(trace), _ends(trace)
+    for lease, events in applied.items():
+        if len(events) > len(ends.get(lease, [0])):
+            return Verdict("bad", f"effect applied {_times(len(events))} for {lease}", events[-1].seq)
+    for lease, moments in ends.items():
+        events = applied.get(lease, [])
+        if events and events[-1].t < moments[-1]:
+            if moments[-1] <= outcome.until_us:
+                return Verdict("bad", f"{lease} was renewed, and its renewal was lost", events[-1].seq)
+            return Verdict("bad", f"{lease} revoked, although it was renewed", events[-1].seq)
+    overdue = [lease for lease, moments in ends.items() if not applied.get(lease) and moments[-1] <= outcome.until_us]
+    if overdue:
+        return _never(trace, overdue, ends)
+    open_leases = [lease for lease, moments in ends.items() if not applied.get(lease)]
+    if open_leases:
+        return Verdict("neutral", f"{_all(open_leases)} not due yet when the run ends")
+    late = {lease: events[-1].t - ends[lease][-1] for lease, events in applied.items() if lease in ends}
+    worst = max(late, key=lambda one: late[one], default="")
+    if worst and late[worst] > ON_TIME_US:
+        why = _why_late(trace)
+        return Verdict("bad", f"{worst} revoked {words.span(late[worst])} late{why}", applied[worst][-1].seq)
+    last = max((events[-1].seq for events in applied.values()), default=None)
+    return Verdict("good", "every lease revoked once, on time", last)
+
+
+def _never(trace: Trace, overdue: list[str], ends: dict[str, list[int]]) -> Verdict:
+    cancelled = trace.events(kind="alarm.cancelled")
+    if cancelled:
+        never = "" if trace.events(kind="alarm.dispatched") else ", alarm() never ran"
+        moved = f"each time it was due, the constructor moved the alarm on{never}"
+        return Verdict("bad", f"{_all(overdue)} never revoked: {moved}", cancelled[-1].seq)
+    abandoned = trace.events(kind="alarm.abandoned")
+    if abandoned:
+        return Verdict("bad", f"{_all(overdue)} is overdue: the runtime gave up", abandoned[-1].seq)
+    if not _armed_at_end(trace):
+        for lease in overdue:
+            replaced = _replaced(trace, ends[lease][-1])
+            if replaced is not None:
+                return Verdict("bad", f"{lease} never revoked: its alarm was replaced", replaced.seq)
+        runs = trace.events(kind=("alarm.succeeded", "alarm.cancelled"))
+        at = runs[-1].seq if runs else None
+        return Verdict("bad", f"{_all(overdue)} is overdue and nothing is armed", at)
+    return Verdict("bad", f"{_all(overdue)} is overdue, the alarm comes later")
+
+
+def _why_late(trace: Trace) -> str:
+    if trace.events(kind="alarm.failed"):
+        return ": its alarm had to be tried again"
+    if trace.events(kind="process.stopped"):
+        return ": the process was away"
+    return ": its alarm was replaced" if _replacing(trace) is not None else ""
+
+
+def _replacing(trace: Trace) -> Event | None:
+    """The setAlarm that put a later time in the place of an earlier one that had not run."""
+    armed: int | None = None
+    for event in trace.events(kind="alarm"):
+        if event.kind == "alarm.set":
+            time = _due(event, trace)
+            if armed is not None and time > armed:
+                return event
+            armed = time
+        elif event.kind in ("alarm.dispatched", "alarm.deleted"):
+            armed = None
+    return None
+
+
+def _replaced(trace: Trace, end: int) -> Event | None:
+    """The setAlarm that took the place of an alarm for ``end`` µs before it could run."""
+    armed = False
+    for event in trace.events(kind="alarm"):
+        if event.kind == "alarm.set":
+            same = _due(event, trace) == end
+            if armed and not same:
+                return event
+            armed = same
+        elif event.kind in ("alarm.dispatched", "alarm.deleted"):
+            armed = False
+    return None
+
+
+def _due(event: Event, trace: Trace) -> int:
+    return words.relative_us(event.detail.get("scheduledTime"), trace.start_ms) or 0
+
+
+def _armed_at_end(trace: Trace) -> bool:
+    reader = Reader(trace.start_ms)
+    for event in trace:
+        reader.take(event)
+    return any(one.alarm.shown_mode() in (Mode.ARMED, Mode.WAITING, Mode.RUNNING) for one in reader.objects.values())
+
+
+def _all(leases: list[str]) -> str:
+    return " and ".join(leases)
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _story(outcome: Outcome) -> str:
+    trace = outcome.trace
+    at = words.whole_ms
+    missed = [f"{event.detail.get('what')} at {at(event.t)} did nothing: the object was {words.why(event.detail)}"
+              for event in trace.events(kind="fault.missed")]  # fmt: skip
+    sentence = _main_story(trace)
+    return "; ".join([sentence, *missed]) + "."
+
+
+def _main_story(trace: Trace) -> str:
+    at = words.whole_ms
+    for lease, events in _applied(trace).items():
+        failed = trace.events(kind="alarm.failed")
+        stopped = trace.events(kind="process.stopped")
+        if len(events) > 1 and failed and not stopped:
+            return (
+                f"At {at(events[0].t)} the handler revoked {lease}, then raised at {at(failed[0].t)} before its "
+                f"DELETE; at {at(events[-1].t)} the retry found the row still there and revoked it again"
+            )
+        if len(events) > 1 and stopped:
+            return (
+                f"At {at(events[0].t)} {lease} was revoked, at {at(stopped[0].t)} the process died before the DELETE "
+                f"was committed; after the start the row was still there and it was revoked again at {at(events[-1].t)}"
+            )
+    cancelled = trace.events(kind="alarm.cancelled")
+    if cancelled:
+        return (
+            f"At {at(cancelled[0].t)} the alarm brought the object back into memory, its constructor set the alarm "
+            "12 s on, and the run that was on its way was cancelled"
+        )
+    lost = [_replaced(trace, moments[-1]) for lease, moments in _ends(trace).items() if lease not in _applied(trace)]
+    replacing = _replacing(trace) or next((event for event in lost if event is not None), None)
+    if replacing is not None:
+        before = [_due(event, trace) for event in trace.events(kind="alarm.set") if event.seq < replacing.seq]
+        return (
+            f"At {at(replacing.t)} setAlarm({at(_due(replacing, trace))}) took the place of the alarm for "
+            f"{at(before[-1])}: an object has one alarm"
+        )
+    runs = trace.events(kind="alarm.succeeded")
+    if not runs:
+        return "The alarm has not run"
+    revoked = ", ".join(f"{key} at {at(events[-1].t)}" for key, events in _applied(trace).items())
+    return f"alarm() ran {_times(len(runs))} and revoked {revoked or 'nothing'}"
+
+
+# -- what was recorded --------------------------------------------------------------------------------------
+
+
+def _recorded(values: Values, plan: FaultPlan) -> Overlay:
+    others = [fault for fault in plan if fault.what != RAISE]
+    as_recorded = (
+        values["policy"] == ONLY_EARLIER and values["lease_a"] == 300 and not values["lease_c"] and not values["renew"]
+    )
+    if not as_recorded or others:
+        return Overlay(None, "no recording for these settings")
+    try:
+        if not plan:
+            if values["lease_b"] != 1_500:
+                return Overlay(None, "no recording for these settings")
+            return Overlay(Recording.load("s01_normal"))
+        recording = Recording.load("s02_throw_after_effect")
+    except FileNotFoundError:
+        return Overlay(None, "no recording at hand")
+    alone = not values["lease_b"]
+    return Overlay(recording if alone else recording.noted("there lease-a was the only one"))
+
+
+# -- the lab ----------------------------------------------------------------------------------------------------
+
+_STOPS: Final = (50, 100, 150, 200, 250, 300, 400, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000, 8_000, 11_000, 15_000,
+                 20_000, 30_000)  # fmt: skip
+
+
+def _raise_after_effect(plan: FaultPlan, moment: Moment) -> FaultPlan:
+    return plan.raise_after_effect(moment.object, "alarm#0", 0)
+
+
+def _evict(plan: FaultPlan, moment: Moment) -> FaultPlan:
+    return plan.evict(moment.object, moment.at_ms)
+
+
+def _restart(plan: FaultPlan, moment: Moment) -> FaultPlan:
+    return plan.restart(moment.at_ms, downtime_ms=1_000)
+
+
+lab: Final = Lab(
+    name="single_alarm",
+    title="One alarm",
+    settings=(
+        Slider("lease_a", "lease-a", 300, _STOPS, help="how long lease-a lasts; granted at 0 ms"),
+        Slider("lease_b", "lease-b", 1_500, (0, *_STOPS), off="not granted",
+               help="how long lease-b lasts; granted at 20 ms"),
+        Choice("policy", "setAlarm", ONLY_EARLIER, (ONLY_EARLIER, PLAIN, CONSTRUCTOR),
+               help="who sets the object's one alarm, and when"),
+        Slider("lease_c", "lease-c", 0, (0, *_STOPS), off="not granted", more=True,
+               help="how long lease-c lasts; granted at 40 ms"),
+        Toggle("renew", "renew lease-a", more=True, help="grant lease-a anew, for the same length"),
+        Slider("renew_after", "renewal, after its end", 11, (-200, -100, -50, -10, 0, 5, 11, 15, 25, 50, 100, 200),
+               more=True, help="when the renewal arrives; a revocation takes 20 ms from 1 ms after the end on"),
+        Slider("horizon", "run until", 0, (0, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 40_000, 80_000, 200_000),
+               off="automatic", more=True, help="how long the world runs"),
+    ),
+    faults=(
+        FaultButton("raise", "raise after the effect", RAISE, _raise_after_effect,
+                    "the first run raises once lease-a has been revoked"),
+        FaultButton("evict", "evict at the cursor", EVICT, _evict, "the object leaves memory, if it is idle then"),
+        FaultButton("restart", "restart at the cursor", RESTART, _restart, "the process dies and is away for 1 s"),
+    ),
+    class_of=lambda values: _CLASSES[str(values["policy"])],
+    class_setting="policy",
+    scenario=_scenario,
+    judge=_verdict,
+    tell=_story,
+    operations={"grant": "grant", "renew": "grant"},
+    object_name="tenant-42",
+    watch={"leases": "SELECT id, expire_at FROM leases ORDER BY expire_at, id"},
+    phrases={"grant": "grant {0}, {1} ms", "renew": "renew {0}, {1} ms"},
+    recording=_recorded,
+)  # fmt: skip

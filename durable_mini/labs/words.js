@@ -1,0 +1,89 @@
+// Numbers, times and moments in words: the same as durable_mini/figures/words.py, which is the reference.
+
+const SPACE = "\u00a0";
+
+function grouped(number) {
+  return String(number).replace(/\B(?=(\d{3})+(?!\d))/g, SPACE);
+}
+
+function wholeMs(us) {
+  return grouped(Math.floor((Math.abs(us) + 500) / 1000)) + SPACE + "ms";
+}
+
+function shortSpan(us) {
+  if (Math.abs(us) < 1e6) return wholeMs(us);
+  return (us / 1e6).toFixed(2).replace(/\.?0+$/, "") + SPACE + "s";
+}
+
+// A text with its moments filled in: "in 283 ms", once they have gone by "overdue 20 ms".
+function atMoment(text, now) {
+  return text.replace(/\ue000(-?\d+)\ue001/g, (_, us) => {
+    const ahead = Number(us) - now;
+    if (Math.abs(ahead) < 500) return "due now";
+    return (ahead > 0 ? "in " : "overdue ") + wholeMs(ahead);
+  });
+}
+
+function running(deltas) {
+  let sum = 0;
+  return deltas.map((delta) => (sum += delta));
+}
+
+// The last index whose value is at most `value`; -1 if there is none.
+function lastAtMost(sorted, value) {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+// What Python sent, unpacked: spans, marks, the times of all events, the table's changes.
+function unpack(sent) {
+  const { layout, table } = sent;
+  const text = (index) => layout.texts[index];
+  const starts = running(layout.spans.start);
+  const spanEvents = running(layout.spans.event);
+  const spans = starts.map((start, i) => ({
+    lane: layout.spans.lane[i],
+    start,
+    end: start + layout.spans.length[i],
+    kind: text(layout.spans.kind[i]),
+    label: text(layout.spans.label[i]),
+    event: spanEvents[i],
+  }));
+  const moments = running(layout.marks.t);
+  const markEvents = running(layout.marks.event);
+  const marks = moments.map((t, i) => ({
+    lane: layout.marks.lane[i],
+    t,
+    kind: text(layout.marks.kind[i]),
+    label: text(layout.marks.label[i]),
+    event: markEvents[i],
+  }));
+  const rows = table.columns.map(([name, events, ids]) => ({
+    name,
+    events: running(events),
+    texts: ids.map((id) => table.texts[id]),
+  }));
+  return { ...sent, spans, marks, rows, times: running(sent.times), steps: running(sent.steps) };
+}
+
+// The table right after event `index`, at `now` µs: pairs of row and text, as Python's state_after gives them.
+function tableAt(run, index, now) {
+  const pairs = [];
+  for (const row of run.rows) {
+    const change = lastAtMost(row.events, index);
+    if (change < 0) continue;
+    pairs.push([row.name, atMoment(row.texts[change], now)]);
+    if (row.name === "event") pairs.push(["now", wholeMs(now)]);
+  }
+  if (run.recorded) {
+    const newest = run.recorded.filter(([t]) => t <= now).at(-1);
+    pairs.push(["recorded", newest ? `${newest[1]} at ${wholeMs(newest[0])}` : "nothing yet"]);
+  }
+  return pairs;
+}
