@@ -1,0 +1,69 @@
+"""The figure, its text alternative, and its static picture."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from durable_mini import FaultPlan
+from durable_mini.figures import Recording, text, timeline
+from durable_mini.figures.layout import layout
+from durable_mini.figures.svg import timeline_svg
+from durable_mini.labs.single_alarm import lab
+
+TRACE = lab.run(faults=FaultPlan().raise_after_effect("LeaseLedger/tenant-42"))
+RECORDING = Recording.load("s02_throw_after_effect")
+
+
+def bundle() -> dict[str, Any]:
+    return timeline(TRACE, recording=RECORDING, title="Twice")._repr_mimebundle_()
+
+
+def test_a_notebook_gets_three_forms_and_the_same_bytes_twice() -> None:
+    first, second = bundle(), bundle()
+    assert list(first) == ["application/vnd.plotly.v1+json", "image/svg+xml", "text/plain"]
+    assert json.dumps(first) == json.dumps(second)
+    assert len(json.dumps(first)) < 40_000
+
+
+def test_the_template_is_small() -> None:
+    figure = bundle()["application/vnd.plotly.v1+json"]
+    assert len(json.dumps(figure["layout"]["template"])) < 300
+
+
+def test_the_recording_has_a_legend_entry() -> None:
+    figure = bundle()["application/vnd.plotly.v1+json"]
+    names = [trace.get("name") for trace in figure["data"]]
+    assert "recorded on the real runtime (workerd 2026-11-17)" in names
+    assert figure["layout"]["showlegend"] is True
+
+
+def test_the_text_says_what_is_drawn() -> None:
+    told = text(TRACE).replace("\u00a0", " ")
+    assert "raised: nothing rolled back, 2 rows are still there" in told
+    assert told.splitlines()[-1] == f"trace {TRACE.digest[:16]}, {len(TRACE)} events"
+    with_title = bundle()["text/plain"]
+    assert with_title.startswith("Twice\n")
+    assert "alarm() started, retry 1 at 2 507 ms" in with_title
+
+
+def test_the_static_picture_is_sound() -> None:
+    picture = timeline_svg(layout(TRACE), "A & B <c>")
+    root = ET.fromstring(picture)  # noqa: S314 - our own text
+    assert root.get("aria-label") == "A & B <c>"
+    shown = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "raised: nothing rolled back, 2 rows are still there" in shown
+    assert "http://" not in picture.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_plotly_comes_with_the_first_figure_only() -> None:
+    code = (
+        "import sys, durable_mini, durable_mini.figures, durable_mini.labs.single_alarm as lesson\n"
+        "lesson.lab.run()\n"
+        "print([name for name in ('plotly', 'ipywidgets', 'anywidget') if name in sys.modules])\n"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"

@@ -1,0 +1,169 @@
+"""The layout: lanes, spans and marks, and where labels go."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from durable_mini import FaultPlan, Trace
+from durable_mini.figures import Recording, words
+from durable_mini.figures.layout import Layout, as_columns, layout
+from durable_mini.figures.palette import DARK, GLYPHS, LIGHT, MIDDLE, STYLES
+from durable_mini.figures.place import place, text_width
+from durable_mini.figures.svg import ticks
+from durable_mini.labs.single_alarm import lab
+
+OBJECT = "LeaseLedger/tenant-42"
+RUNS = {
+    "normal": lab.run(),
+    "raise": lab.run(faults=FaultPlan().raise_after_effect(OBJECT)),
+    "restart": lab.run(faults=FaultPlan().restart(315, 1_000)),
+    "evict": lab.run(faults=FaultPlan().evict(OBJECT, 600)),
+    "missed": lab.run(faults=FaultPlan().evict(OBJECT, 310)),
+    "plain": lab.run(policy="plain setAlarm", lease_a=1_500, lease_b=300),
+    "constructor": lab.run(policy="always in constructor", lease_a=11_000, lease_b=0),
+    "three": lab.run(lease_c=200, renew=True),
+}
+runs = pytest.mark.parametrize("trace", RUNS.values(), ids=RUNS.keys())
+
+
+def labels(drawn: Layout, lane: str) -> list[str]:
+    number = [one.label for one in drawn.lanes].index(lane)
+    items = [(span.start, span.event, span.label) for span in drawn.spans if span.lane == number]
+    items += [(mark.t, mark.event, mark.label) for mark in drawn.marks if mark.lane == number]
+    return [label.replace(words.SPACE, " ") for _, _, label in sorted(items) if label]
+
+
+def test_what_a_failed_run_looks_like() -> None:
+    drawn = layout(RUNS["raise"], phrases=lab.phrases)
+    assert [lane.label for lane in drawn.lanes] == ["clients", "object", "alarm", "commits", "outside world"]
+    assert labels(drawn, "clients") == ["grant lease-a, 300 ms", "grant lease-b, 1 500 ms"]
+    assert "raised: nothing rolled back, 2 rows are still there" in labels(drawn, "object")
+    alarm = labels(drawn, "alarm")
+    assert alarm[:2] == ["armed for 300 ms", "run 0"]
+    assert alarm[2].startswith("waiting to retry: 2 s + ")
+    assert alarm[3:] == ["run 1", "done: null"]
+    assert labels(drawn, "outside world") == [
+        "revoked lease-a (1)", "revoked lease-a again (2)", "revoked lease-b (1)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("run", "lane", "label"),
+    [
+        ("plain", "alarm", "moved earlier from 1 500 ms"),
+        ("constructor", "alarm", "run cancelled: the alarm had been moved"),
+        ("constructor", "alarm", "replaces 11 000 ms"),
+        ("evict", "object", "evicted: memory gone"),
+        ("evict", "object", "built anew"),
+        ("missed", "object", "evict did nothing: busy with a run of alarm()"),
+        ("restart", "outside world", "answer lost: nobody is left to read it"),
+        ("restart", "object", "crashed: its memory is gone"),
+        ("restart", "alarm", "stored"),
+    ],
+)
+def test_words(run: str, lane: str, label: str) -> None:
+    assert label in labels(layout(RUNS[run]), lane)
+
+
+def test_a_restart_crosses_all_lanes() -> None:
+    away = [span for span in layout(RUNS["restart"]).spans if span.lane == -1]
+    assert [(span.start, span.end, span.label) for span in away] == [(315_000, 1_315_000, "process away")]
+
+
+@runs
+def test_everything_comes_from_an_event_of_the_trace(trace: Trace) -> None:
+    drawn = layout(trace)
+    for span in drawn.spans:
+        assert span.start <= span.end
+        assert trace[span.event].t == span.start
+    for mark in drawn.marks:
+        assert trace[mark.event].t == mark.t
+        assert mark.glyph in GLYPHS
+    assert layout(trace) == drawn
+
+
+@runs
+@pytest.mark.parametrize("width", [420, 560, 760, 1_100])
+def test_no_label_covers_another_or_leaves_the_picture(trace: Trace, width: int) -> None:
+    drawn = layout(trace, phrases=lab.phrases)
+    for lane in place(drawn, 110, width - 30, width):
+        boxes = [(one.row, one.x, one.x + text_width(one.item.label)) for one in lane.placed]
+        for row, start, end in boxes:
+            assert start >= 100
+            assert end <= width
+            assert row < lane.rows
+        for (row, start, end), (other_row, other_start, other_end) in combinations(boxes, 2):
+            assert row != other_row or end <= other_start or other_end <= start
+
+
+def test_a_recording_is_drawn_over_it() -> None:
+    drawn = layout(RUNS["normal"], Recording.load("s01_normal"))
+    recorded = [mark for mark in drawn.marks if mark.kind == "recorded"]
+    assert [mark.t for mark in recorded if drawn.lanes[mark.lane].kind == "alarm"] == [304_000, 1_521_000]
+    assert all(mark.event == -1 for mark in recorded)
+    assert drawn.legend == "recorded on the real runtime (workerd 2026-11-17)"
+
+
+def test_a_long_trace_is_cut_and_says_so() -> None:
+    trace = RUNS["normal"]
+    drawn = layout(trace, limit=25)
+    assert drawn.events == 25
+    assert drawn.end == trace[24].t
+    assert (
+        drawn.cut.replace(words.SPACE, " ") == f"cut at 301 ms: {len(trace) - 25} of {len(trace)} events are not drawn"
+    )
+    assert max(mark.event for mark in drawn.marks) < 25
+
+
+def test_several_objects_have_lanes_of_their_own() -> None:
+    trace = Trace(0)
+    for t, name in ((0, "A/one"), (5, "A/two")):
+        trace.record((t, name, "object.constructed", {"instance": 1}))
+    assert [lane.label for lane in layout(trace).lanes] == [
+        "clients", "one", "one · alarm", "one · commits", "two", "two · alarm", "two · commits", "outside world",
+    ]  # fmt: skip
+
+
+def test_an_empty_trace() -> None:
+    drawn = layout(Trace(0))
+    assert (drawn.spans, drawn.marks, drawn.cut) == ((), (), "")
+    assert as_columns(drawn)["texts"] == []
+
+
+@pytest.mark.parametrize(
+    ("end_ms", "labels_expected"),
+    [
+        (80, ["0 ms", "10 ms", "20 ms"]),
+        (1_700, ["0 ms", "500 ms", "1 s", "1.5 s"]),
+        (146_000, ["0 ms", "20 s", "40 s"]),
+    ],
+)
+def test_ticks(end_ms: int, labels_expected: list[str]) -> None:
+    found = [label.replace(words.SPACE, " ") for _, label in ticks(end_ms * 1000)]
+    assert found[: len(labels_expected)] == labels_expected
+    assert len(found) <= 10
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("tone", ["ink", "soft", "blue", "orange", "green", "red"])
+def test_text_is_legible(palette: dict[str, str], tone: str) -> None:
+    for ground in ("bg", "panel"):
+        low, high = sorted((luminance(palette[tone]), luminance(palette[ground])))
+        assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+def test_styles_name_what_there_is() -> None:
+    for style in STYLES.values():
+        assert style.tone in LIGHT
+        assert style.tone in MIDDLE
+        assert style.fill == "" or (style.fill in LIGHT and style.fill in MIDDLE)
+        assert style.glyph == "" or style.glyph in GLYPHS
+    assert LIGHT.keys() == DARK.keys()

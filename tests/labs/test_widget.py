@@ -1,0 +1,249 @@
+"""The widget without a browser: one message a change, errors in words, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import comm
+import pytest
+from ipywidgets.widgets import widget as widgets
+
+from durable_mini.figures import state_after, words
+from durable_mini.labs import display
+from durable_mini.labs.lab import Lab
+from durable_mini.labs.picture import MOST_BYTES, picture
+from durable_mini.labs.single_alarm import LeaseLedger, lab
+from durable_mini.labs.widget import LabWidget
+
+OBJECT = "LeaseLedger/tenant-42"
+
+
+class Line(comm.base_comm.BaseComm):
+    """A comm that keeps what is sent."""
+
+    sent: list[tuple[str, dict[str, Any]]]
+
+    def publish_msg(self, msg_type: str, data: dict[str, Any] | None = None, *_rest: Any, **_options: Any) -> None:
+        self.sent.append((msg_type, data or {}))
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """Everything that went to the front-end."""
+    messages: list[tuple[str, dict[str, Any]]] = []
+
+    def create(**options: Any) -> Line:
+        line = Line.__new__(Line)
+        line.sent = messages
+        line.__init__(**options)  # type: ignore[misc]
+        return line
+
+    monkeypatch.setattr(comm, "create_comm", create)
+    return messages
+
+
+@pytest.fixture(autouse=True)
+def no_widget_is_left() -> Iterator[None]:
+    before = set(widgets._instances)
+    yield
+    for key in set(widgets._instances) - before:
+        widgets._instances[key].close()
+    display._shown.clear()
+
+
+def shown(made: LabWidget) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(made.picture)
+    return content
+
+
+def change(made: LabWidget, **content: Any) -> dict[str, Any]:
+    now = shown(made)
+    message = {
+        "settings": now["settings"], "plan": "\n".join(now["plan"]), "seed": now["seed"], "press": None, "at_ms": 0,
+        "reply": "view-1", **content,
+    }  # fmt: skip
+    made._handle_custom_msg(message, [])
+    return shown(made)
+
+
+def refused(made: LabWidget, **content: Any) -> str:
+    """The sentence with which a change is refused; the picture stays."""
+    before = made.picture
+    change(made, **content)
+    assert made.picture == before
+    answer = json.loads(made.refused)
+    assert answer["reply"] == "view-1"
+    return str(answer["sentence"])
+
+
+def make(one: Lab = lab) -> LabWidget:
+    return LabWidget(one, one.outcome())
+
+
+def test_a_change_is_answered_by_one_message(sent: list[tuple[str, dict[str, Any]]]) -> None:
+    made = make()
+    settings = {**shown(made)["settings"], "lease_a": 500}
+    before = len(sent)
+    threads = threading.active_count()
+    answer = change(made, settings=settings)
+    assert [kind for kind, _ in sent[before:]] == ["comm_msg"]
+    assert list(sent[-1][1]["state"]) == ["picture"]
+    assert answer["reply"] == "view-1"
+    assert answer["digest"] == lab.run(lease_a=500).digest[:16]
+    assert threading.active_count() == threads
+
+
+def test_the_message_holds_the_table_of_every_event() -> None:
+    made = make(lab(faults=f"{OBJECT}/alarm#0/effect#0: raise after"))
+    content = shown(made)
+    trace = lab.run(faults=f"{OBJECT}/alarm#0/effect#0: raise after")
+    times = running(content["times"])
+    assert times == [event.t for event in trace]
+    for event in trace:
+        expected = state_after(trace, event.seq)
+        expected.pop("now")
+        assert table_at(content, event.seq, event.t) == expected
+    skipped = {event.seq for event in trace} - set(running(content["steps"]))
+    assert {trace[index].kind for index in skipped} == {"storage.read"}
+
+
+def running(deltas: list[int]) -> list[int]:
+    total, found = 0, []
+    for delta in deltas:
+        total += delta
+        found.append(total)
+    return found
+
+
+def table_at(content: dict[str, Any], index: int, t: int) -> dict[str, str]:
+    table = {}
+    for name, events, ids in content["table"]["columns"]:
+        known = [text for at, text in zip(running(events), ids, strict=True) if at <= index]
+        if known:
+            table[name] = words.at(content["table"]["texts"][known[-1]], t)
+    return table
+
+
+def test_buttons_press_and_release() -> None:
+    made = make()
+    answer = change(made, press="raise")
+    assert answer["plan"] == [f"{OBJECT}/alarm#0/effect#0: raise after"]
+    assert answer["pressed"] == ["raise"]
+    assert answer["verdict"] == ["bad", "✕ effect applied twice for lease-a"]
+    answer = change(made, press="evict", at_ms=310)
+    assert answer["plan"][1] == f"at 310 ms: evict {OBJECT}"
+    assert change(made, press="raise")["plan"] == [f"at 310 ms: evict {OBJECT}"]
+    assert change(made, plan="")["pressed"] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"settings": {"lease_a": 1}}, "ValueError: lease_a=1: expected a whole number from 50 to 30000 (ms)."),
+        ({"plan": "boom"}, "ValueError: 'boom' is no fault"),
+        ({"press": "melt"}, "ValueError: The lab has no fault 'melt'; it has raise, evict, restart."),
+        ({"seed": "x"}, "ValueError: invalid literal"),
+    ],
+)
+def test_what_is_refused_is_told(content: dict[str, Any], sentence: str) -> None:
+    made = make()
+    assert refused(made, **content).startswith(sentence)
+
+
+def test_an_error_of_the_learners_class_is_shown_with_the_run_so_far() -> None:
+    class Broken(LeaseLedger):
+        async def grant(self, lease_id: str, ttl_ms: int) -> None:
+            if lease_id == "lease-b":
+                raise NameError("name 'ttl' is not defined")
+            await super().grant(lease_id, ttl_ms)
+
+    content = shown(make(lab(cls=Broken)))
+    assert content["trouble"] == "NameError: name 'ttl' is not defined (raised in Broken/tenant-42.grant(), at 20 ms)"
+    assert content["times"]
+
+
+def test_a_judge_that_fails_is_told_and_the_widget_lives() -> None:
+    made = make()
+    made._lab = lab(cls=LeaseLedger)
+    object.__setattr__(made._lab, "judge", lambda _outcome: 1 / 0)
+    assert refused(made, seed=1).startswith("ZeroDivisionError")
+
+
+def test_an_endless_loop_is_stopped_and_the_widget_lives() -> None:
+    class Stuck(LeaseLedger):
+        async def grant(self, lease_id: str, ttl_ms: int) -> None:
+            while lease_id == "lease-b":
+                with suppress(Exception):  # as a learner might write it
+                    ttl_ms += 1
+            await super().grant(lease_id, ttl_ms)
+
+    made = make(lab(cls=Stuck, lease_b=0))
+    made.most_seconds = 0.05
+    threads = threading.active_count()
+    settings = shown(made)["settings"]
+    sentence = refused(made, settings={**settings, "lease_b": 1_500})
+    assert sentence == "The run was stopped after 0.05 s of real time: is there an endless loop in Stuck?"
+    assert threading.active_count() == threads
+    made.most_seconds = 3.0
+    assert (
+        change(made, settings={**settings, "lease_a": 500})["digest"]
+        == lab(cls=Stuck).run(lease_a=500, lease_b=0).digest[:16]
+    )
+
+
+def test_a_long_run_stays_below_the_limit() -> None:
+    class Busy(LeaseLedger):
+        async def grant(self, lease_id: str, ttl_ms: int) -> None:
+            for number in range(400):
+                await super().grant(f"{lease_id}-{number}", ttl_ms + number)
+
+    busy = lab(cls=Busy)
+    outcome = busy.outcome()
+    assert len(outcome.trace) > 2_000
+    message = picture(busy, outcome)
+    assert len(message.encode()) <= MOST_BYTES
+    assert "events are not drawn" in json.loads(message)["layout"]["cut"]
+
+
+def test_running_a_cell_again_leaves_one_widget(sent: list[tuple[str, dict[str, Any]]],
+                                                monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    before = len(widgets._instances)
+    first: list[str] = []
+    for execution in range(1, 4):
+        monkeypatch.setattr(display, "_cell", lambda execution=execution: ("cell", execution))
+        data = lab._repr_mimebundle_()
+        first.append(data[display.WIDGET_VIEW]["model_id"])
+    assert len(set(first)) == 3
+    labs = [one for one in widgets._instances.values() if isinstance(one, LabWidget)]
+    assert [one.model_id for one in labs] == first[-1:]
+    assert len(widgets._instances) == before + 2  # the widget and its layout
+    assert [kind for kind, _ in sent].count("comm_close") == 4
+
+
+def test_two_cells_have_a_lab_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cell in ("one", "two"):
+        monkeypatch.setattr(display, "_cell", lambda cell=cell: (cell, 1))
+        lab._repr_mimebundle_()
+    assert sum(isinstance(one, LabWidget) for one in widgets._instances.values()) == 2
+
+
+def test_without_a_kernel_there_is_the_static_picture_only() -> None:
+    data = lab._repr_mimebundle_()
+    assert list(data) == ["text/plain", "image/svg+xml"]
+    assert data == lab._repr_mimebundle_()
+    assert "✓ every lease revoked once, on time" in data["text/plain"]
+    assert f"trace {lab.run().digest[:16]}" in data["text/plain"]
+    assert "every lease revoked once, on time" in data["image/svg+xml"]
+    assert "What the runtime saw at" in data["image/svg+xml"]
+
+
+def test_the_module_is_whole_and_asks_for_nothing_outside() -> None:
+    module = str(LabWidget._esm)
+    assert module.count("export default") == 1
+    assert "import " not in module.replace("important ", "")
+    assert "http" not in module.replace("http://www.w3.org/2000/svg", "")
+    assert "url(" not in str(LabWidget._css)
