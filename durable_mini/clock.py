@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from durable_mini.errors import ObjectReset, WorldError
-from durable_mini.limits import US_PER_MS
+from durable_mini.limits import SPAN_MAX_MS, US_PER_MS
 from durable_mini.loop import TICKS_PER_TURN, Loop, Promise, running
 
 
@@ -28,12 +28,14 @@ def current(what: str, outside: str) -> Loop:
 
 def microseconds(ms: Any, what: str) -> int:
     """A span of ``ms`` milliseconds (0 or more, fractions allowed) in whole microseconds."""
-    if type(ms) is int and ms >= 0:
+    if type(ms) is int and 0 <= ms <= SPAN_MAX_MS:
         return ms * US_PER_MS
     if isinstance(ms, bool) or not isinstance(ms, (int, float)):
         raise TypeError(f"{what} takes a number of milliseconds, not {type(ms).__name__}.")
     if not (ms >= 0 and math.isfinite(ms)):
         raise ValueError(f"{what} takes a number of milliseconds, 0 or more, not {ms!r}.")
+    if ms > SPAN_MAX_MS:
+        raise ValueError(f"{what} takes at most {SPAN_MAX_MS:,} ms, which leads to the year 2190, not {ms!r}.")
     return round(ms * US_PER_MS)
 
 

@@ -237,6 +237,11 @@ class Instance:
                 f"ctx of {self.label} was used outside of its own methods; call a method of the object instead."
             )
 
+    @property
+    def may_set_alarm(self) -> bool:
+        """Whether the class has an ``alarm()`` method; not looked at in a constructor (recording s26)."""
+        return self.has_alarm_handler or self.object is None
+
     def settled(self, value: Any) -> Promise[Any]:
         """A promise that has ``value``."""
         promise: Promise[Any] = Promise(self.loop)
@@ -503,6 +508,11 @@ class Instance:
     def _run_alarm(self, run: AlarmRun) -> None:
         slot = self.record.slot
         run.started = True
+        if (
+            not self.has_alarm_handler
+        ):  # set by a constructor, which is not checked: nobody runs it, and it stays stored
+            run.cancelled()
+            return
         if not slot.arm(run.scheduled):
             if slot.committed is not None:
                 self.realm.scheduler.set(self.label, slot.committed)

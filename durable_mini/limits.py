@@ -26,6 +26,9 @@ ALARM_TIME_MAX_MS: Final = 6_942_585_600_000
 Documented by the platform's message (recording s11). The source (jsg/value.h) compares with the
 end of a 63-bit count of nanoseconds, the year 2262; we hold to what the message says."""
 
+SPAN_MAX_MS: Final = ALARM_TIME_MAX_MS - WORLD_START_MS
+"""The longest span of time that can be waited for: to the last date that an alarm can have."""
+
 DELETE_ALL_DELETES_ALARM: Final = "2026-02-24"
 """From this compatibility date on deleteAll() deletes the alarm too (documented; recordings s23a, s23b)."""
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from durable_mini.figures.recorded import Recording
     from durable_mini.trace import Trace
 
-_WIDTH: Final = 760
-"""The width for which labels are placed; a wider figure has more room than they need."""
+_WIDTH: Final = 720
+"""Fixed, because labels are placed for it; it fits a notebook beside an open side bar."""
 
 _LEFT: Final = 112
 _RIGHT: Final = 24
@@ -35,6 +35,10 @@ class Timeline(go.Figure):  # type: ignore[misc]
 
     svg: str
     """The figure as a static picture."""
+
+    # plotly's own ways of showing itself leave the text and the static picture away
+    _ipython_display_ = None
+    _repr_html_ = None
 
     _valid_extra: Final = frozenset({"text", "svg"})
 
@@ -88,7 +92,7 @@ def _figure(drawn: Layout, title: str | None) -> Timeline:
                 "text": title or "", "x": 0.01, "y": 0.99, "yanchor": "top", "font": {"size": 15}, "pad": {"t": 8},
             },
             "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
-            "height": round(height + 44 + title_space + legend_space), "autosize": True,
+            "width": _WIDTH, "height": round(height + 44 + title_space + legend_space),
             "margin": {"l": _LEFT, "r": _RIGHT, "t": title_space, "b": 34 + legend_space},
             "xaxis": {
                 "range": [0, drawn.end / 1000],

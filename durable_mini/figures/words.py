@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -93,6 +94,7 @@ def why(detail: Mapping[str, Scalar]) -> str:
     return str(detail.get("why", "")).partition(" and ")[0]
 
 
+@lru_cache(maxsize=512)
 def statement(sql: str) -> str:
     """An SQL statement, short: ``DELETE leases``; what makes tables is ``schema``."""
     words = sql.split()
@@ -108,6 +110,7 @@ def statement(sql: str) -> str:
     return shortened(" ".join(words[:3]), 32)
 
 
+@lru_cache(maxsize=512)
 def rows(text: str, start_ms: int, limit: int = 4) -> str:
     """Watched rows in words; numbers that are moments of the world's time become moments."""
     found = json.loads(text)

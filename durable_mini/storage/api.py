@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 class StorageHost(Protocol):
     """What storage needs of the instance it belongs to."""
 
-    has_alarm_handler: bool
+    @property
+    def may_set_alarm(self) -> bool:
+        """Whether the class has an ``alarm()`` method; not looked at in a constructor (recording s26)."""
 
     def check(self) -> None:
         """Raise unless code of this instance is running."""
@@ -140,7 +142,7 @@ class DurableObjectStorage:
     def setAlarm(self, scheduledTime: Any, **_options: Any) -> Promise[None]:
         """Set the object's one alarm to a moment: ms since the epoch or an aware datetime; a past one means now."""
         self._check()
-        if not self._host.has_alarm_handler:
+        if not self._host.may_set_alarm:
             raise TypeError(errors.NO_ALARM_HANDLER)
         asked = alarm_time(scheduledTime)
         stored = self._slot.set(asked)
