@@ -139,3 +139,12 @@ def test_a_client_waits_in_virtual_time_too() -> None:
         return [begin, now()]
 
     assert world.run_sync(world.spawn(client())) == [0, 1_000]
+
+
+def test_a_span_ends_before_the_year_2190(world: World) -> None:
+    for span in (1e300, 10**15):
+        with pytest.raises(
+            ValueError, match=r"^run_for\(\) takes at most 5,175,360,000,000 ms, which leads to the year"
+        ):
+            world.run_sync(world.run_for(span))
+    assert world.now == world.start

@@ -621,3 +621,23 @@ def test_a_reply_waits_for_its_turns_commit_and_leaves_after_it(inside: Inside) 
     inside(lambda o: o.ctx.storage.put("k", 1))
     recorded = [event.kind for event in inside.world.trace if event.kind in ("storage.commit", "request.replied")]
     assert recorded == ["storage.commit", "request.replied"]
+
+
+def test_a_constructor_may_set_an_alarm_that_nobody_handles_and_nobody_runs_it(world: World) -> None:
+    class Mute(DurableObject):
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+            ctx.storage.setAlarm(Date.now() + 100)
+
+        async def look(self) -> Any:
+            return await self.ctx.storage.getAlarm()
+
+        async def arm(self) -> None:
+            await self.ctx.storage.setAlarm(Date.now() + 100)
+
+    stub: Any = world.namespace(Mute).getByName("m")
+    assert world.run_sync(stub.look()) == world.start + 100
+    world.run_sync(world.run_for(5_000))
+    assert [event.kind for event in world.trace.events(kind="alarm")] == ["alarm.set", "alarm.cancelled"]
+    with pytest.raises(TypeError, match=r"must have an alarm\(\) handler"):
+        world.run_sync(stub.arm())

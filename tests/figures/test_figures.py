@@ -8,6 +8,8 @@ import sys
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from IPython.core.formatters import DisplayFormatter
+
 from durable_mini import FaultPlan
 from durable_mini.figures import Recording, text, timeline
 from durable_mini.figures.layout import layout
@@ -27,6 +29,11 @@ def test_a_notebook_gets_three_forms_and_the_same_bytes_twice() -> None:
     assert list(first) == ["application/vnd.plotly.v1+json", "image/svg+xml", "text/plain"]
     assert json.dumps(first) == json.dumps(second)
     assert len(json.dumps(first)) < 40_000
+
+
+def test_a_cell_shows_all_three_forms() -> None:
+    data, _metadata = DisplayFormatter().format(timeline(TRACE))  # type: ignore[no-untyped-call]
+    assert set(data) == {"application/vnd.plotly.v1+json", "image/svg+xml", "text/plain"}
 
 
 def test_the_template_is_small() -> None:
