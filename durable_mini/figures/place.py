@@ -147,7 +147,7 @@ def _place_one(
             rows.take(0, at - GAP, at + width + GAP)
             return Placed(item, at, 0, anchor)
     for row in range(1, MOST_ROWS):
-        for at in (anchor - 2, min(anchor - 2, rows.right - width), anchor + 4 - width):
+        for at in (anchor + 4, min(anchor + 4, rows.right - width), anchor - 4 - width):
             if rows.free(row, at, at + width) and all(rows.free(up, anchor - 1, anchor + 1) for up in range(1, row)):
                 rows.take(row, at - GAP, at + width + GAP)
                 for up in range(1, row):

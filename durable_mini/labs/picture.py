@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 60_000
 """Longer messages are cut, and the picture says at which moment."""
 
+FEWEST_EVENTS: Final = 50
+"""A cut goes no further than this."""
+
 NO_STEP: Final = frozenset({"storage.read", "timer.set"})
 """Events that the time cursor does not stop at."""
 
@@ -33,9 +36,10 @@ def picture(lab: Lab, outcome: Outcome, reply_to: object = None) -> str:
     limit = MOST_EVENTS
     while True:
         text = json.dumps(_content(lab, outcome, reply_to, limit), ensure_ascii=False, separators=(",", ":"))
-        if len(text.encode()) <= MOST_BYTES or limit <= 50:
+        size = len(text.encode())
+        if size <= MOST_BYTES or limit <= FEWEST_EVENTS:
             return text
-        limit //= 2
+        limit = max(FEWEST_EVENTS, int(min(limit, len(outcome.trace)) * MOST_BYTES / size * 0.95))
 
 
 def refusal(sentence: str, reply_to: object = None) -> str:
@@ -85,7 +89,20 @@ def _table(trace: Trace, events: int) -> dict[str, Any]:
     def numbered(column: Column) -> list[Any]:
         return [column.name, deltas(list(column.events)), [texts.setdefault(one, len(texts)) for one in column.texts]]
 
-    return {"columns": [numbered(column) for column in columns(trace, events)], "texts": list(texts)}
+    return {"columns": [numbered(column) for column in columns(trace, events)], **worded(list(texts))}
+
+
+def worded(texts: list[str]) -> dict[str, Any]:
+    """Texts as numbers of the words they are made of, in base 36: most words occur in many of them."""
+    words: dict[str, int] = {}
+    written = [" ".join(_base36(words.setdefault(word, len(words))) for word in text.split(" ")) for text in texts]
+    return {"words": list(words), "texts": ";".join(written)}
+
+
+def _base36(number: int) -> str:
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    high, low = divmod(number, 36)
+    return (_base36(high) if high else "") + digits[low]
 
 
 def description(lab: Lab) -> dict[str, Any]:

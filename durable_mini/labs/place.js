@@ -75,7 +75,7 @@ function placeOne({ item, start, end, isSpan }, rows, inside, measure) {
   }
   for (let row = 1; row < MOST_ROWS; row++) {
     const between = Array.from({ length: row - 1 }, (_, i) => i + 1);
-    for (const at of [anchor - 2, Math.min(anchor - 2, rows.right - width), anchor + 4 - width]) {
+    for (const at of [anchor + 4, Math.min(anchor + 4, rows.right - width), anchor - 4 - width]) {
       if (rows.free(row, at, at + width) && between.every((up) => rows.free(up, anchor - 1, anchor + 1))) {
         rows.take(row, at - GAP, at + width + GAP);
         for (const up of between) rows.take(up, anchor - 3, anchor + 3);

@@ -297,7 +297,8 @@ def _main_story(trace: Trace) -> str:
     runs = trace.events(kind="alarm.succeeded")
     if not runs:
         return "The alarm has not run"
-    revoked = ", ".join(f"{key} at {at(events[-1].t)}" for key, events in _applied(trace).items())
+    applied = [f"{key} at {at(events[-1].t)}" for key, events in _applied(trace).items()]
+    revoked = ", ".join(applied[:4]) + (f" and {len(applied) - 4} more" if len(applied) > 4 else "")
     return f"alarm() ran {_times(len(runs))} and revoked {revoked or 'nothing'}"
 
 

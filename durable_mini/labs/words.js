@@ -64,10 +64,12 @@ function unpack(sent) {
     label: text(layout.marks.label[i]),
     event: markEvents[i],
   }));
+  const sentence = (numbers) => numbers.split(" ").map((number) => table.words[parseInt(number, 36)]).join(" ");
+  const sentences = table.texts.split(";").map(sentence);
   const rows = table.columns.map(([name, events, ids]) => ({
     name,
     events: running(events),
-    texts: ids.map((id) => table.texts[id]),
+    texts: ids.map((id) => sentences[id]),
   }));
   return { ...sent, spans, marks, rows, times: running(sent.times), steps: running(sent.steps) };
 }

@@ -124,7 +124,8 @@ def table_at(content: dict[str, Any], index: int, t: int) -> dict[str, str]:
     for name, events, ids in content["table"]["columns"]:
         known = [text for at, text in zip(running(events), ids, strict=True) if at <= index]
         if known:
-            table[name] = words.at(content["table"]["texts"][known[-1]], t)
+            numbers = content["table"]["texts"].split(";")[known[-1]].split(" ")
+            table[name] = words.at(" ".join(content["table"]["words"][int(number, 36)] for number in numbers), t)
     return table
 
 
