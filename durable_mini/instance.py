@@ -637,7 +637,7 @@ class Instance:
         if self.alarm_run is not None:
             parts.append("a run of alarm()")
         if self._pending:
-            parts.append(f"{self._pending} timer{'s' if self._pending > 1 else ''} or calls of its own")
+            parts.append(f"{self._pending} wait{'s' if self._pending > 1 else ''} of its own")
         return " and ".join(parts) or "a turn"
 
     def _eviction(self, _: None) -> None:
