@@ -9,9 +9,8 @@ dispatches a run, and is told how the run ended.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from durable_mini.draws import Drawer, unit_hash
 from durable_mini.limits import US_PER_MS, Limits
@@ -29,8 +28,7 @@ class Status(Enum):
     FINISHED = "finished"  # a run has failed, its retry is pending: back-off
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How a run ended, as the object reports it."""
 
     retry: bool
@@ -45,22 +43,23 @@ SUCCEEDED = Outcome(retry=False)
 CANCELLED = Outcome(retry=False, message="cancelled")
 
 
-@dataclass
 class Entry:
     """The scheduler's knowledge of one object's alarm; times in ms since the epoch."""
 
-    scheduled: int
-    status: Status = Status.WAITING
-    queued: int | None = None
-    """A time set while a run was on its way or its retry pending."""
+    __slots__ = ("backoff", "previous_counted", "queued", "retries", "runs", "scheduled", "status", "timer")
 
-    retries: int = 0
-    """Counted failures so far: the next run's retryCount."""
-
-    backoff: int = 0
-    previous_counted: bool = False
-    runs: int = 0
-    timer: Timer | None = None
+    def __init__(self, scheduled: int) -> None:
+        self.scheduled = scheduled
+        self.status = Status.WAITING
+        self.queued: int | None = None
+        """A time set while a run was on its way or its retry pending."""
+        self.retries = 0
+        """Counted failures so far: the next run's retryCount."""
+        self.backoff = 0
+        """Doublings of the next delay."""
+        self.previous_counted = False
+        self.runs = 0
+        self.timer: Timer | None = None
 
 
 Dispatch = Callable[[str, int, int], None]

@@ -6,8 +6,8 @@ The equals of asyncio's functions for code that runs in virtual time, and of Jav
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 from durable_mini.errors import WorldError
@@ -94,7 +94,7 @@ def _promises(name: str, awaitables: tuple[Awaitable[Any], ...]) -> tuple[Loop, 
     refusal = _refusal(name, awaitables, loop)
     if refusal is not None or loop is None:
         for one in awaitables:
-            if inspect.iscoroutine(one):
+            if isinstance(one, CoroutineType):
                 one.close()
         raise refusal or WorldError(
             f"{name}() outside of an object takes what stubs return, such as {name}(stub.a(), stub.b()); start a "
@@ -105,7 +105,7 @@ def _promises(name: str, awaitables: tuple[Awaitable[Any], ...]) -> tuple[Loop, 
     for one in awaitables:
         if isinstance(one, Promise):
             promises.append(one)
-        elif inspect.iscoroutine(one):
+        elif isinstance(one, CoroutineType):
             promise: Promise[Any] = Promise(loop)
             started = Task(loop, one, loop.owner, promise, activity)
             promise.source = _Started(one.__name__, started)
@@ -124,7 +124,7 @@ def _refusal(name: str, awaitables: tuple[Awaitable[Any], ...], loop: Loop | Non
                 return WorldError(f"{name}() was given promises of {one._loop.name} and of {loop.name}.")
             if running.loop is not None and one.owner is not running.loop.owner:
                 return others_promise(one, running.loop)
-        elif not inspect.iscoroutine(one):
+        elif not isinstance(one, CoroutineType):
             return TypeError(f"{name}() takes promises and coroutines, not a {type(one).__name__}.")
         elif running.loop is None:
             return WorldError(

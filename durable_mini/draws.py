@@ -11,7 +11,6 @@ import hashlib
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 
 def stable_hash(*parts: object) -> int:
@@ -30,35 +29,53 @@ def stream(seed: int, purpose: str, name: str = "", generation: int = 0) -> Call
     return random.Random(stable_hash(seed, purpose, name, generation)).random
 
 
-@dataclass(frozen=True)
 class Uniform:
     """Every value between ``low`` and ``high`` alike."""
 
-    low: float
-    high: float
+    __slots__ = ("high", "low")
 
-    def __post_init__(self) -> None:
-        if not self.low <= self.high:
-            raise ValueError(f"Uniform({self.low}, {self.high}): low must not be above high.")
+    def __init__(self, low: float, high: float) -> None:
+        if not low <= high:
+            raise ValueError(f"Uniform({low}, {high}): low must not be above high.")
+        self.low = low
+        self.high = high
 
     def at(self, unit: float) -> float:
         """The value for a draw ``unit`` in [0, 1)."""
         return self.low + (self.high - self.low) * unit
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Uniform) and (other.low, other.high) == (self.low, self.high)
 
-@dataclass(frozen=True)
+    def __hash__(self) -> int:
+        return hash((self.low, self.high))
+
+    def __repr__(self) -> str:
+        return f"Uniform(low={self.low!r}, high={self.high!r})"
+
+
 class Exponential:
     """Waiting times without memory, ``mean`` on average."""
 
-    mean: float
+    __slots__ = ("mean",)
 
-    def __post_init__(self) -> None:
-        if not self.mean > 0:
-            raise ValueError(f"Exponential({self.mean}): the mean must be above 0.")
+    def __init__(self, mean: float) -> None:
+        if not mean > 0:
+            raise ValueError(f"Exponential({mean}): the mean must be above 0.")
+        self.mean = mean
 
     def at(self, unit: float) -> float:
         """The value for a draw ``unit`` in [0, 1)."""
         return -self.mean * math.log(1.0 - unit)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Exponential) and other.mean == self.mean
+
+    def __hash__(self) -> int:
+        return hash(self.mean)
+
+    def __repr__(self) -> str:
+        return f"Exponential(mean={self.mean!r})"
 
 
 Distribution = Uniform | Exponential

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from durable_mini.errors import Error
 
@@ -37,8 +36,7 @@ def _moment(ms: object, what: str) -> float:
     return ms
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """One fault. ``object`` is a label such as ``LeaseLedger/tenant-42``, empty for the whole process."""
 
     what: str

@@ -9,7 +9,6 @@ each call of its code with :class:`~durable_mini.errors.ObjectReset`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -29,22 +28,31 @@ CLIENT = "client"
 """The label of whoever calls from outside of all objects."""
 
 
-@dataclass
 class Realm:
     """What every object of a world shares."""
 
-    loop: Loop
-    limits: Limits
-    seed: int
-    scheduler: Scheduler
-    eviction_us: int
-    keep_alarm: bool
-    watch: dict[str, str]
-    """Queries by name that are run after each commit, for the trace."""
-
-    faults: Injector | None = None
-    down: bool = False
-    """The process is away (a restart with downtime): calls are refused."""
+    def __init__(
+        self,
+        loop: Loop,
+        scheduler: Scheduler,
+        *,
+        limits: Limits,
+        seed: int,
+        eviction_us: int,
+        keep_alarm: bool,
+        watch: dict[str, str],
+    ) -> None:
+        self.loop = loop
+        self.scheduler = scheduler
+        self.limits = limits
+        self.seed = seed
+        self.eviction_us = eviction_us
+        self.keep_alarm = keep_alarm
+        self.watch = watch
+        """Queries by name that are run after each commit, for the trace."""
+        self.faults: Injector | None = None
+        self.down = False
+        """The process is away (a restart with downtime): calls are refused."""
 
 
 class Call:
@@ -359,19 +367,20 @@ class Instance:
             return
         database = self.record.database
         committed = database.in_transaction
-        failure = self._commit() if committed or database.broken is not None else None
-        if failure is not None:
-            self.die(failure, "object.reset", counts=False)
-            self._close_tasks()
-            return
+        if committed or database.broken is not None:
+            failure = self._commit()
+            if failure is not None:
+                self.die(failure, "object.reset", counts=False)
+                self._close_tasks()
+                return
         if self.realm.watch and (committed or self.record.seen_generation != database.generation):
             self.record.look()
         if self.output.held:
-            soon = self.loop.soon
-            for function, argument in self.output.take():
-                soon(function, argument)
+            self.loop.release(self.output.take())
         if not self._calls and not self._pending and self.alarm_run is None:
-            self.start_idle_clock()
+            self._idle_since = self.loop.now
+            if not self._eviction_due:
+                self.start_idle_clock()
 
     def _note_failures(self) -> None:
         for promise in self.loop.fresh_failures:
@@ -426,8 +435,10 @@ class Instance:
             self.reply(call, error, failed=True)
             return
         if isinstance(result, CoroutineType):
-            call.task = Task(self.loop, result, self, call, self.record.activity(call.method))
-            call.task.step()
+            named = self.loop.trace is not None or self.realm.faults is not None
+            activity = self.record.activity(call.method) if named else call.method
+            call.task = task = Task(self.loop, result, self, call, activity)
+            task.step()
         else:
             self.loop.follow(result, self, call, lambda: call.method)
 
@@ -438,8 +449,7 @@ class Instance:
             if not callable(method):
                 raise errors.Error(errors.NO_FETCH_HANDLER)
             return method  # type: ignore[no-any-return]
-        # the class is asked first: a property would run its getter
-        if not callable(getattr(type(self.object), name, None)) or name == "alarm" or name.startswith("_"):
+        if name not in self.record.methods:
             error = errors.NoSuchMethod(errors.NO_RPC_METHOD.format(name))
             error.add_note(
                 "A stub reaches the public methods of the class, not alarm() and not names that begin with _. "
@@ -450,7 +460,7 @@ class Instance:
 
     def reply(self, call: Call, result: Any, *, failed: bool) -> None:
         """The call has ended; its reply leaves once the turn is committed."""
-        if not failed:
+        if not failed and not (result.__class__ in values.IMMUTABLE and call.kind == "rpc"):
             try:
                 result = self._copied(call, result)
             except errors.DataCloneError as error:
@@ -733,7 +743,10 @@ def deliver_reply(call: Call, result: Any, failed: bool) -> None:
     settle = promise.reject if failed else promise.fulfil_first
     caller = call.caller
     if caller is None:
-        promise._loop.client_turn(settle, result)
+        if promise._waiter is None:
+            settle(result)
+        else:
+            promise._loop.client_turn(settle, result)
     else:
         caller._arrived(call.section, settle, result)
 

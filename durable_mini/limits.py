@@ -9,8 +9,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 Kind = Literal["recorded", "documented", "assumed"]
 
@@ -40,11 +39,19 @@ VALUE_NESTING: Final = 100
 """Levels of lists and dicts in one value; assumed (ours): deeper ones could be stored and not be read again."""
 
 
+class Limit(NamedTuple):
+    """One number of the runtime, with where it comes from."""
+
+    value: float
+    unit: str
+    kind: Kind
+    source: str
+
+
 def _limit(value: float, unit: str, kind: Kind, source: str) -> Any:
-    return field(default=value, metadata={"unit": unit, "kind": kind, "source": source})
+    return Limit(value, unit, kind, source)
 
 
-@dataclass(frozen=True)
 class Limits:
     """The runtime's numbers. ``World(limits=Limits(keys_per_call=10))`` changes one."""
 
@@ -81,15 +88,29 @@ class Limits:
     calls_in_flight: int = _limit(100_000, "calls", "assumed", "calls to one object that are not answered yet")
     alarm_runs_until_idle: int = _limit(1_000, "runs", "assumed", "an object that keeps re-arming its alarm")
 
-    def __post_init__(self) -> None:
-        for limit in fields(self):
-            value = getattr(self, limit.name)
-            whole = isinstance(limit.default, int)
+    def __init__(self, **changes: float) -> None:
+        for name, limit in LIMITS.items():
+            value = changes.pop(name, limit.value)
+            whole = isinstance(limit.value, int)
             if (type(value) is not int and (whole or type(value) is not float)) or not value >= 0:
                 number = "a whole number" if whole else "a number"
-                raise ValueError(
-                    f"Limits({limit.name}={value!r}): expected {number}, 0 or more ({limit.metadata['unit']})."
-                )
+                raise ValueError(f"Limits({name}={value!r}): expected {number}, 0 or more ({limit.unit}).")
+            object.__setattr__(self, name, value)
+        for name in changes:
+            raise TypeError(f"World(limits=...) has no limit {name!r}; known are {', '.join(sorted(LIMITS))}.")
+
+    def __setattr__(self, name: str, _value: object) -> None:
+        raise AttributeError(f"Limits do not change; make others with Limits({name}=...).")
+
+    def __repr__(self) -> str:
+        changed = (f"{name}={value!r}" for name, value in vars(self).items() if value != LIMITS[name].value)
+        return f"Limits({', '.join(changed)})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Limits) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
 
     @classmethod
     def of(cls, given: Limits | dict[str, Any] | None) -> Limits:
@@ -100,11 +121,10 @@ class Limits:
             return given
         if not isinstance(given, dict):
             raise TypeError(f"World(limits={given!r}): expected Limits(...) or a dict of the limits to change.")
-        known = {limit.name for limit in fields(cls)}
-        for name in given:
-            if name not in known:
-                raise TypeError(f"World(limits=...) has no limit {name!r}; known are {', '.join(sorted(known))}.")
         return cls(**given)
 
+
+LIMITS: Final[dict[str, Limit]] = {name: value for name, value in vars(Limits).items() if isinstance(value, Limit)}
+"""Every limit by name, with its unit, kind and source."""
 
 _DEFAULT: Final = Limits()

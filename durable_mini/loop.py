@@ -179,7 +179,11 @@ class Promise(Generic[T]):
             if self._state != PENDING and at_once and self.owner is loop.owner:
                 # the microtask would be the very next thing to run: go on without it
                 loop.ticks -= 1
-                return self.result()
+                self._watched = True
+                if self._state == REJECTED:
+                    raise self._value
+                known: T = self._value
+                return known
             value: T = yield self
             return value
         self._watched = True
@@ -233,8 +237,6 @@ class Task:
         self.activity = activity
         """What the code runs for, such as ``alarm#0`` or ``grant``."""
         self.waits_for: Promise[Any] | None = None
-        if owner is not None:
-            owner.tasks[self] = None
 
     @calls_learner_code
     def step(self, settled: Promise[Any] | None = None) -> None:
@@ -271,6 +273,8 @@ class Task:
             raise
         else:
             self.waits_for = awaited
+            if owner is not None:
+                owner.tasks[self] = None
             awaited.when_settled(self.step)
 
     def close(self) -> None:
@@ -280,7 +284,7 @@ class Task:
             self.coroutine.close()
 
     def _forget(self) -> None:
-        if self.owner is not None:
+        if self.owner is not None and self.owner.tasks:
             self.owner.tasks.pop(self, None)
 
 
@@ -418,6 +422,10 @@ class Loop:
     def soon(self, function: Callable[[Any], None], argument: Any = None) -> None:
         """An event at this instant, after those that are already due."""
         self._ready.append((function, argument))
+
+    def release(self, events: list[tuple[Callable[[Any], None], Any]]) -> None:
+        """Several events at this instant, in order."""
+        self._ready.extend(events)
 
     def at(self, time: int, function: Callable[[Any], None], argument: Any = None, *, background: bool = False) -> None:
         """An event at ``time`` (µs). Background events (evictions) do not keep a world going."""
@@ -679,7 +687,8 @@ class Loop:
                 yield
         finally:
             self._driver = None
-            self._wake_followers()
+            if self._followers:
+                self._wake_followers()
 
     def _busy(self, thread: int) -> str:
         if self._driver != thread:

@@ -6,7 +6,6 @@ in memory: its identity, its database, its alarm.
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -25,6 +24,7 @@ from durable_mini.storage.keyvalue import KeyValue
 
 T = TypeVar("T")
 
+_TAKES_ANY_NUMBER: Final = 0x04  # CPython's flag of a function with *args
 WATCHED_ROWS: Final = 20
 """Rows of a watched query that one event of the trace shows."""
 
@@ -108,8 +108,8 @@ class Record:
         return self.namespace.alarm_takes_info
 
     @property
-    def methods(self) -> list[str]:
-        """The names that a stub reaches."""
+    def methods(self) -> dict[str, None]:
+        """The names that a stub reaches, in order."""
         return self.namespace.methods
 
     def _now_ms(self) -> int:
@@ -128,8 +128,6 @@ class Record:
 
     def activity(self, method: str) -> str:
         """The name of the next call of ``method``, as traces and fault plans know it: ``grant#2`` for the third."""
-        if self.realm.loop.trace is None and self.realm.faults is None:
-            return method
         number = self._activities.get(method, 0)
         self._activities[method] = number + 1
         return f"{method}#{number}"
@@ -237,7 +235,8 @@ class Stub(Generic[T]):
     def __getattr__(self, method: str) -> Callable[..., Promise[Any]]:
         if method.startswith(("__", "_ipython_", "_repr_")):
             raise AttributeError(method)
-        return partial(self._call, method)
+        caller = vars(self)[method] = partial(self._call, method)  # found directly from now on
+        return caller
 
     def _call(self, method: str, /, *arguments: Any, **options: Any) -> Promise[Any]:
         for index, argument in enumerate(arguments):
@@ -332,9 +331,8 @@ class Namespace(Generic[T]):
         handler = getattr(cls, "alarm", None)
         self.has_alarm_handler = callable(handler)
         self.alarm_takes_info = self.has_alarm_handler and _takes_argument(handler)
-        self.methods = sorted(
-            name for name, _ in inspect.getmembers(cls, callable) if not name.startswith("_") and name != "alarm"
-        )
+        names = [name for name in dir(cls) if not name.startswith("_") and name != "alarm"]
+        self.methods = dict.fromkeys(name for name in names if callable(getattr(cls, name, None)))
         for record in self._records.values():
             if record.instance is not None:
                 record.instance.has_alarm_handler = self.has_alarm_handler
@@ -400,10 +398,7 @@ class Namespace(Generic[T]):
 
 def _takes_argument(handler: Any) -> bool:
     """Whether ``alarm`` of a class takes an argument besides ``self``."""
-    try:
-        parameters = list(inspect.signature(handler).parameters.values())
-    except (TypeError, ValueError):
+    code = getattr(handler, "__code__", None)
+    if code is None:  # wrapped in something that is no plain function
         return True
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    positional = [p for p in parameters if p.kind in kinds]
-    return len(positional) > 1 or any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    return bool(code.co_argcount > 1 or code.co_flags & _TAKES_ANY_NUMBER)

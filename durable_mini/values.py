@@ -75,7 +75,10 @@ class _Copy:
         if isinstance(value, dt.datetime):
             if value.tzinfo is None:
                 raise self._refused(value, path, "give it a timezone, such as datetime.timezone.utc")
-            return value.astimezone(dt.UTC)
+            try:
+                return value.astimezone(dt.UTC)
+            except OverflowError:
+                raise self._refused(value, path, "its moment in UTC lies outside of the years 1 to 9999") from None
         for kind, plain in _PLAIN.items():  # an instance of a subclass, such as a member of an IntEnum
             if isinstance(value, kind):
                 return plain(value)

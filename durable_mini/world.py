@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import keyword
 import math
 from collections.abc import Awaitable, Coroutine, Generator, Mapping
+from types import CoroutineType
 from typing import Any, Self, TypeVar
 
 from durable_mini import draws, errors
@@ -82,9 +82,9 @@ class World:
         )
         self._realm = Realm(
             self._loop,
-            numbers,
-            seed,
             self._scheduler,
+            limits=numbers,
+            seed=seed,
             eviction_us=microseconds(eviction, "World(eviction_ms=...)"),
             watch=dict(watch or {}),
             keep_alarm=_date(compat_date) < DELETE_ALL_DELETES_ALARM,
@@ -108,7 +108,7 @@ class World:
         A new class of the same name takes the old one's place, as a deployment does: stored
         data stays, instances in memory are reset.
         """
-        if not inspect.isclass(cls):
+        if not isinstance(cls, type):
             raise TypeError(f"namespace() takes a class, not {type(cls).__name__}.")
         known = self._namespaces.get(cls.__name__)
         if known is None:
@@ -182,7 +182,7 @@ class World:
         if running.loop is not None:
             inside = running.loop.owner
             where = f" ({inside.label})" if inside is not None else ""
-            if inspect.iscoroutine(awaitable):
+            if isinstance(awaitable, CoroutineType):
                 awaitable.close()
             raise errors.WorldError(
                 f"run_sync() was called from inside {running.loop.name}{where}; there, await the call itself."
@@ -191,7 +191,7 @@ class World:
             raise TypeError(
                 f"run_sync() takes a call, run_for(...) or a coroutine of yours, not a {type(awaitable).__name__}."
             )
-        coroutine = awaitable if inspect.iscoroutine(awaitable) else _awaiting(awaitable)
+        coroutine = awaitable if isinstance(awaitable, CoroutineType) else _awaiting(awaitable)
         while True:
             try:
                 yielded = coroutine.send(None)
@@ -207,7 +207,7 @@ class World:
         Inside it ``await stub.method()``, ``scheduler.wait(ms)`` and ``Date.now()`` work while
         other clients go on. The promise has its result.
         """
-        if not inspect.iscoroutine(coroutine):
+        if not isinstance(coroutine, CoroutineType):
             raise TypeError(f"spawn() takes a coroutine, such as spawn(client()), not {type(coroutine).__name__}.")
         if running.loop is not None and running.loop.owner is not None:
             coroutine.close()

@@ -181,3 +181,17 @@ def test_an_encoding_that_failed_does_not_disturb_the_next() -> None:
         else:
             with pytest.raises(DataCloneError):
                 values.encode(value, "it")
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5))),
+        dt.datetime(9999, 12, 31, 23, tzinfo=dt.timezone(dt.timedelta(hours=-5))),
+    ],
+)
+def test_a_moment_that_utc_cannot_say_is_refused_by_name(moment: dt.datetime) -> None:
+    with pytest.raises(
+        DataCloneError, match=r"^put\('k'\): a value of type datetime could not be cloned; its moment in UTC"
+    ):
+        clone(moment, "put('k')")

@@ -7,9 +7,8 @@ return is already settled, so that awaiting it never lets another event in. ``sy
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini import errors
 from durable_mini.loop import Promise, calls_learner_code
@@ -19,6 +18,9 @@ from durable_mini.storage.sql import Sql
 
 if TYPE_CHECKING:
     from durable_mini.storage.database import Database
+
+
+_IS_ASYNC: Final = 0x80  # CPython's flag of an async function
 
 
 class StorageHost(Protocol):
@@ -166,7 +168,7 @@ class DurableObjectStorage:
         if not callable(closure):
             kind = type(closure).__name__
             raise TypeError(f"transactionSync() takes a function, not a {kind}; pass a function without arguments.")
-        if inspect.iscoroutinefunction(closure):
+        if getattr(getattr(closure, "__code__", None), "co_flags", 0) & _IS_ASYNC:
             raise TypeError(
                 "transactionSync() takes a plain function; an async one would run after the transaction has ended."
             )

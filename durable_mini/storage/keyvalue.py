@@ -61,18 +61,19 @@ class KeyValue:
 
     def put(self, key: str, value: Any) -> None:
         """Store a copy of ``value``."""
-        self._put_all([(key, self._encoded(key, value))])
+        self._store(key, self._encoded(key, value))
 
     def put_many(self, entries: Mapping[str, Any]) -> None:
         """Store several; nothing is stored if one of them cannot be."""
         self._several(entries, "put")
-        self._put_all([(key, self._encoded(key, value)) for key, value in entries.items()])
+        for key, data in [(key, self._encoded(key, value)) for key, value in entries.items()]:
+            self._store(key, data)
 
     def _encoded(self, key: str, value: Any) -> bytes:
         _check_key(key, "put")
         data = values.encode(value, "put({!r})", key)
         limit = self._database.limits.key_and_value_bytes
-        size = len(key.encode()) + len(data)
+        size = (len(key) if key.isascii() else len(key.encode())) + len(data)
         if size > limit:
             raise errors.RangeError(
                 f"put({_short(key)}): key and value take {size:,} bytes, and the limit is {limit:,}; split the value "
@@ -80,15 +81,15 @@ class KeyValue:
             )
         return data
 
-    def _put_all(self, entries: Iterable[tuple[str, bytes]]) -> None:
+    def _store(self, key: str, data: bytes) -> None:
         database = self._database
-        database.begin()
+        if not database.in_transaction:
+            database.begin()
         if not self._has_table():
             database.own(_CREATE)
             self._exists = True
-        for key, data in entries:
-            database.own(_PUT, (key, data))
-            database.wrote("put", "key", key)
+        database.own(_PUT, (key, data))
+        database.wrote("put", "key", key)
 
     def delete(self, key: str) -> bool:
         """Remove ``key``; whether it was stored."""
