@@ -194,4 +194,4 @@ def test_a_moment_that_utc_cannot_say_is_refused_by_name(moment: dt.datetime) ->
     with pytest.raises(
         DataCloneError, match=r"^put\('k'\): a value of type datetime could not be cloned; its moment in UTC"
     ):
-        clone(moment, "put('k')")
+        values.clone(moment, "put('k')")
