@@ -12,6 +12,8 @@ import math
 import random
 from collections.abc import Callable
 
+from durable_mini.errors import WorldError
+
 
 def stable_hash(*parts: object) -> int:
     """A 64-bit hash of ``parts`` (strings and integers) that no process or seed changes."""
@@ -107,7 +109,12 @@ class Drawer:
         assert not isinstance(setting, (int, float))
         n = self._count.get(name, 0)
         self._count[name] = n + 1
-        return setting(name, n)
+        value: object = setting(name, n)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise WorldError(
+                f"World({self._purpose}=...): the function gave {value!r} for {name}, draw {n}; expected a number."
+            )
+        return float(value)
 
 
 def checked(setting: object, what: str, unit: str, low: float, high: float) -> Draw:

@@ -8,6 +8,7 @@ itself stays what they would find in a search.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 FLAGS: Final = ("remote", "retryable", "overloaded", "durableObjectReset")
@@ -49,6 +50,10 @@ BLOCK_TIMEOUT: Final = (
 BLOCK_NESTING: Final = "blockConcurrencyWhile() calls are nested too deeply."
 ALARM_TOO_LONG: Final = "Alarm exceeded its allowed execution time"
 ABORTED: Final = "Application called abort() to reset Durable Object."
+CALL_DEPTH: Final = (
+    "Subrequest depth limit exceeded. This request recursed through Workers too many times. This can happen e.g. if "
+    "you have a Worker or Durable Object that calls other Workers or objects recursively."
+)
 NO_RPC_METHOD: Final = 'The RPC receiver does not implement the method "{}".'
 NO_FETCH_HANDLER: Final = "Handler does not export a fetch() function."
 BAD_ID: Final = "Invalid Durable Object ID: must be 64 hex digits"
@@ -145,7 +150,7 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, Error):
         return error.message
     try:
-        return str(error)
+        return _ADDRESS.sub("", str(error))  # an address differs in every run
     except Exception:  # noqa: BLE001 - a learner's __str__ may raise anything
         return f"{type(error).__name__} (its text could not be read)"
 
@@ -168,9 +173,12 @@ def carried(error: BaseException, **flags: bool) -> Exception:
     """
     kind = _type_that_crosses(type(error))
     message = message_of(error)
+    own = vars(error)
     arguments = error.args
     if isinstance(error, OSError) and error.filename is not None:
         arguments = (error.errno, error.strerror, error.filename)
+    if not all(isinstance(argument, _PLAIN) for argument in arguments):
+        arguments = (message,)  # nothing that lives on one side is handed to the other
     copy: Any
     try:
         copy = kind(*arguments)
@@ -178,17 +186,36 @@ def carried(error: BaseException, **flags: bool) -> Exception:
         copy = None
     if copy is None or message_of(copy) != message:
         copy = Error(message)
-    for key, value in vars(error).items():
-        if isinstance(value, (str, int, float, bool, bytes, type(None))):
+    for key, value in own.items():
+        if isinstance(value, _PLAIN):
             setattr(copy, key, value)
-    for note in getattr(error, "__notes__", ()):
-        copy.add_note(note)
+    notes = own.get("__notes__")
+    for note in notes if isinstance(notes, list) else ():
+        copy.add_note(str(note))
     copy.message = message
     copy.name = name_of(error)
     for flag in FLAGS:
-        setattr(copy, flag, flags.get(flag, getattr(error, flag, False)))
+        setattr(copy, flag, flags.get(flag, own.get(flag) is True))
     result: Exception = copy
     return result
+
+
+_PLAIN: Final = (str, int, float, bool, bytes, type(None))
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def line_of(error: BaseException) -> str:
+    """`` (method, line 7)``: where in a learner's code the error was raised, as far as its traceback tells."""
+    trace, found = error.__traceback__, ""
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
+            found = f" ({frame.f_code.co_name}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return found
+
+
+_PACKAGE: Final = __name__.partition(".")[0]
 
 
 def describe(error: BaseException) -> str:

@@ -91,9 +91,18 @@ class Request(_Message):
         self.url = url
         self.method = method.upper()
 
-    def copied(self) -> Request:
-        """A request of its own with the same content."""
-        return Request(self.url, method=self.method, headers=self.headers, body=self.body)
+    @classmethod
+    def of(cls, given: Request | str, options: Mapping[str, Any], call: str) -> Request:
+        """A request of its own: ``given`` with ``options`` in place of its parts, as JavaScript merges them."""
+        for option in options:
+            if option not in _OPTIONS:
+                raise TypeError(f"{call} has no option {option!r}; it takes method, headers, body and json.")
+        if not isinstance(given, Request):
+            return cls(given, **options)
+        parts: dict[str, Any] = {"method": given.method, "headers": given.headers, "body": given.body, **options}
+        if "json" in options and "body" not in options:
+            del parts["body"]
+        return cls(given.url, **parts)
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.url}>"
@@ -147,9 +156,6 @@ def fetch(url: str | Request, **options: Any) -> Promise[Response]:
     owner = loop.owner
     if owner is None:
         raise WorldError(f"fetch() is made by an object, and a client of {loop.name} is running; call stub.fetch(...).")
-    for option in options:
-        if option not in _OPTIONS:
-            raise TypeError(f"fetch() has no option {option!r}; it takes method, headers, body and json.")
-    request = url.copied() if isinstance(url, Request) and not options else Request(url, **options)  # type: ignore[arg-type]
+    request = Request.of(url, options, "fetch()")
     promise: Promise[Response] = owner.fetch(request)
     return promise

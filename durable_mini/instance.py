@@ -59,8 +59,8 @@ class Call:
     """One call through a stub, from sending to reply."""
 
     __slots__ = (
-        "arguments", "caller", "instance", "kind", "label", "method", "number", "on_error", "options", "promise",
-        "section", "task",
+        "arguments", "caller", "depth", "instance", "kind", "label", "method", "number", "on_error", "options",
+        "promise", "section", "task",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +83,8 @@ class Call:
         self.caller = caller
         self.number = number
         self.section = caller.section if caller is not None else None
+        self.depth = 0
+        """How many calls lie between this one and the client that began it all."""
         self.promise: Promise[Any]
         self.instance: Instance
         """The one that runs it."""
@@ -427,6 +429,7 @@ class Instance:
     def _run_call(self, call: Call) -> None:
         if self.loop.trace is not None:
             self.note("request.started", {"call": call.number, "method": call.method})
+        self.loop.depth = call.depth
         try:
             result = self._method(call)(*call.arguments, **call.options)
         except errors.ObjectReset:
@@ -466,11 +469,13 @@ class Instance:
             except errors.DataCloneError as error:
                 result, failed = error, True
         if failed:
+            where = errors.line_of(result)
             of_the_object = call.kind == "rpc" and not isinstance(result, errors.NoSuchMethod)
             result = errors.carried(result, remote=True)
             if of_the_object:  # the runtime's own errors, and those of fetch, do not name the object (recording s17)
                 result.durableObjectId = str(self.record.id)
-            result.add_note(f"raised in {call}, at {self.loop.now / US_PER_MS:g} ms")
+            if not any(note.startswith("raised in ") for note in getattr(result, "__notes__", ())):
+                result.add_note(f"raised in {call}{where}, at {self.loop.now / US_PER_MS:g} ms")
         self._calls.pop(call, None)
         self.output.hold(self._send_reply, (call, result, failed))
 
@@ -518,6 +523,7 @@ class Instance:
     def _run_alarm(self, run: AlarmRun) -> None:
         slot = self.record.slot
         run.started = True
+        self.loop.depth = 0
         if (
             not self.has_alarm_handler
         ):  # set by a constructor, which is not checked: nobody runs it, and it stays stored
@@ -573,6 +579,7 @@ class Instance:
     def _begin_section(self, opening: tuple[Section, Callable[[], Any], Promise[Any]]) -> None:
         section, callback, promise = opening
         self.note("gate.closed", {"depth": section.depth})
+        self.loop.depth = 0
         end = SectionEnd(self, section, promise)
         try:
             result = callback()
@@ -676,12 +683,14 @@ class Instance:
         *,
         counts: bool | None = None,
         retry_alarm: bool = True,
+        drop_timers: bool = True,
         **flags: bool,
     ) -> None:
         """End now: unconfirmed writes are lost, and everybody who waits is told ``error``.
 
         ``counts`` says whether a running alarm's failure counts against the limit; by default
-        it does when its handler had started.
+        it does when its handler had started. Whoever ends many instances drops their timers in
+        one go (:func:`drop_timers_of_the_dead`), without ``drop_timers``.
         """
         if not self.alive:
             return
@@ -706,7 +715,8 @@ class Instance:
             self.note("alarm.failed", {"run": run.number, "message": told})
             outcome = Outcome(retry=retry_alarm, counts=counted, message=told)
             self.loop.soon(run.tell_scheduler, outcome)
-        self.loop.drop(self._is_timer_of_mine)
+        if drop_timers:
+            self.loop.drop(self._is_timer_of_mine)
         if self.loop.owner is not self:
             self._close_tasks()
 
@@ -735,6 +745,16 @@ _TIMERS = frozenset(
     {Instance._spent, Instance._timer_rang, Instance._block_took_too_long, Instance._alarm_took_too_long}
 )
 """Events that concern nobody once their instance is dead."""
+
+
+def drop_timers_of_the_dead(loop: Loop) -> None:
+    """Drop the timers of every instance that has ended."""
+
+    def is_of_the_dead(function: Callable[[Any], None]) -> bool:
+        owner = getattr(function, "__self__", None)
+        return isinstance(owner, Instance) and not owner.alive and getattr(function, "__func__", None) in _TIMERS
+
+    loop.drop(is_of_the_dead)
 
 
 def deliver_reply(call: Call, result: Any, failed: bool) -> None:

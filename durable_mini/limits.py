@@ -81,6 +81,9 @@ class Limits:
     sql_program_ops: int = _limit(25_000, "operations", "documented", "source: sqlite.c++")
     # the outside world
     fetch_ms: float = _limit(20, "ms", "assumed", "how long a host without a service takes to answer")
+    call_depth: int = _limit(
+        1_000, "calls", "assumed", "calls within calls; production has far fewer, workerd no limit"
+    )
     # of the simulation itself: endless loops end with a sentence
     microtasks_per_turn: int = _limit(100_000, "microtasks", "assumed", "an endless chain of awaits")
     events_per_instant: int = _limit(100_000, "events", "assumed", "two objects calling each other for ever")

@@ -225,7 +225,7 @@ def _tell(done: Settles, promise: Promise[Any]) -> None:
 class Task:
     """One running coroutine of an object (or, without owner, of a client)."""
 
-    __slots__ = ("_loop", "activity", "coroutine", "done", "owner", "waits_for")
+    __slots__ = ("_loop", "activity", "coroutine", "depth", "done", "owner", "waits_for")
 
     def __init__(
         self, loop: Loop, coroutine: Coroutine[Any, Any, Any], owner: Owner | None, done: Settles, activity: str
@@ -236,6 +236,8 @@ class Task:
         self.done = done
         self.activity = activity
         """What the code runs for, such as ``alarm#0`` or ``grant``."""
+        self.depth = loop.depth
+        """How many calls lie between the code and the client, or the event, that began it all."""
         self.waits_for: Promise[Any] | None = None
 
     @calls_learner_code
@@ -247,6 +249,7 @@ class Task:
         self.waits_for = None
         loop = self._loop
         loop.task = self
+        loop.depth = self.depth
         coroutine = self.coroutine
         try:
             if settled is None:
@@ -396,6 +399,8 @@ class Loop:
         """The instance whose turn runs; None in a client's turn and outside of turns."""
         self.task: Task | None = None
         """The task that is being stepped."""
+        self.depth = 0
+        """How deep in calls within calls the running code is."""
         self.nested = False
         """Whether code that goes on afterwards has started the running step."""
         self.ticks = 0
@@ -482,12 +487,12 @@ class Loop:
 
     def start_nested(self, task: Task) -> None:
         """Begin a task from within running code, which goes on afterwards."""
-        before, self.task = self.task, task
+        before, depth = self.task, self.depth
         nested, self.nested = self.nested, True
         try:
             task.step()
         finally:
-            self.task, self.nested = before, nested
+            self.task, self.depth, self.nested = before, depth, nested
 
     def follow(self, result: Any, owner: Owner | None, done: Settles, activity: Callable[[], str]) -> Task | None:
         """Tell ``done`` the end of what a learner's function returned: a coroutine, a promise, or a plain value."""
@@ -618,15 +623,23 @@ class Loop:
         running.loop = self
         self._stepping = True
         try:
-            return self._advance(promise, until, give_up)
+            state = self._advance(promise, until, give_up)
         finally:
             self._stepping = False
-            self.interrupted = False
             running.loop = self.owner = self.task = None
             if host is not None:
                 asyncio_events._set_running_loop(host)
             if on_main:
                 _set_handler(_SIGINT, signal.SIG_DFL if before is None else before)
+            interrupted, self.interrupted = self.interrupted, False
+        if interrupted:  # flagged at a moment that nothing looked at any more
+            raise KeyboardInterrupt
+        return state
+
+    @property
+    def driven_here(self) -> bool:
+        """Whether this thread drives the loop already, in another cell or task."""
+        return self._driver == threading.get_ident()
 
     def _interrupt(self, _signal: int, frame: FrameType | None) -> None:
         """SIGINT while stepping: stop at the next safe place, inside a learner's code at once."""
@@ -665,7 +678,7 @@ class Loop:
         if self.closed:
             raise WorldError(f"{self.name} is closed; make a new World.")
         self._driver = thread
-        self._at_instant = 0
+        self._at_instant = -len(self._ready)  # what others have left at this instant is not held against this drive
         events_left = self.limits.events_per_drive
         try:
             while True:

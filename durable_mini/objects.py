@@ -184,8 +184,14 @@ class Record:
 
     def abandon_alarm(self, scheduled: int) -> None:
         """The scheduler has given up: clear the alarm, unless it has another time by now."""
-        if self.slot.abandon(scheduled):
+        instance = self.instance
+        if instance is not None and instance.gate.busy:  # a turn's writes are not this one's to commit
+            instance.enter(None, self._abandon, scheduled)
+        elif self.slot.abandon(scheduled):
             self.slot.commit()
+
+    def _abandon(self, scheduled: int) -> None:
+        self.slot.abandon(scheduled)
 
     def start(self) -> Instance:
         """Bring an instance into memory; it is dead already if its constructor raised."""
@@ -201,14 +207,15 @@ class Record:
 @calls_learner_code
 def _construct(instance: Instance, namespace: Namespace[Any], ctx: DurableObjectState) -> None:
     try:
-        instance.object = namespace.cls(ctx, namespace.env)
+        made = namespace.cls(ctx, namespace.env)
+        if not hasattr(made, "ctx"):  # a class that does without our base, or does not call it
+            made.ctx, made.env = ctx, namespace.env
+        instance.object = made
     except errors.ObjectReset:
         return
     except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
         instance.die(error, "object.reset", counts=False, durableObjectReset=True)
         return
-    if not hasattr(instance.object, "ctx"):
-        instance.object.ctx, instance.object.env = ctx, namespace.env
 
 
 class Stub(Generic[T]):
@@ -250,8 +257,7 @@ class Stub(Generic[T]):
 
     def fetch(self, request: Request | str, **options: Any) -> Promise[Response]:
         """Send a request to the object's ``fetch`` method; ``fetch(url, method=, json=, ...)`` makes one."""
-        given = request.copied() if isinstance(request, Request) and not options else Request(_url(request), **options)
-        return self._send("fetch", "fetch", (given,), {})
+        return self._send("fetch", "fetch", (Request.of(request, options, "fetch()"),), {})
 
     def _send(self, method: str, kind: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Promise[Any]:
         record = self._record
@@ -271,6 +277,10 @@ class Stub(Generic[T]):
             raise errors.WorldError(f"{loop.name} is closed; make a new World.")
         number = record.namespace.next_call()
         call = Call(record.label, method, kind=kind, arguments=arguments, options=options, caller=caller, number=number)
+        if caller is not None:
+            call.depth = loop.depth + 1
+            if call.depth > realm.limits.call_depth:
+                raise errors.Error(errors.CALL_DEPTH)
         promise: Promise[Any] = Promise(loop, call)
         call.promise = promise
         call.on_error = self._break
@@ -306,10 +316,6 @@ def _shown(arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, str
         f"{k}={value!r}" for k, value in options.items() if isinstance(value, (str, int, float, bool, type(None)))
     ]
     return {"arguments": ", ".join(parts)[:120]} if parts else {}
-
-
-def _url(request: Request | str) -> str:
-    return request.url if isinstance(request, Request) else request
 
 
 class Namespace(Generic[T]):

@@ -14,7 +14,7 @@ from durable_mini.alarms import Scheduler
 from durable_mini.clock import microseconds
 from durable_mini.draws import Draw, Drawer, Uniform
 from durable_mini.faults import EVICT, RAISE, RESTART, Fault, FaultPlan, Injector
-from durable_mini.instance import Instance, Realm
+from durable_mini.instance import Instance, Realm, drop_timers_of_the_dead
 from durable_mini.limits import COMPAT_DATE, DELETE_ALL_DELETES_ALARM, US_PER_MS, WORLD_START_MS, Limits
 from durable_mini.loop import Loop, Promise, Task, foreign, running
 from durable_mini.objects import Environment, Namespace, Record, Stub
@@ -61,6 +61,8 @@ class World:
             raise TypeError(f"World(seed={seed!r}): expected a whole number.")
         if faults is not None and not isinstance(faults, FaultPlan):
             raise TypeError(f"World(faults={faults!r}): expected a FaultPlan, such as FaultPlan().evict(...).")
+        if watch is not None and not (isinstance(watch, dict) and all(isinstance(q, str) for q in watch.values())):
+            raise TypeError(f"World(watch={watch!r}): expected a dict of names and SQL queries.")
         numbers = Limits.of(limits)
         jitter = Uniform(0, numbers.alarm_jitter) if jitter is None else jitter
         lateness = numbers.alarm_lateness_ms if alarm_lateness_ms is None else alarm_lateness_ms
@@ -76,7 +78,7 @@ class World:
             numbers,
             seed,
             jitter=Drawer(jitter, seed, "jitter"),
-            lateness=Drawer(lateness, seed, "lateness"),
+            lateness=Drawer(lateness, seed, "alarm_lateness_ms"),
             dispatch=self._dispatch_alarm,
             abandon=self._abandon_alarm,
         )
@@ -187,6 +189,12 @@ class World:
             raise errors.WorldError(
                 f"run_sync() was called from inside {running.loop.name}{where}; there, await the call itself."
             )
+        if self._loop.driven_here:
+            if isinstance(awaitable, CoroutineType):
+                awaitable.close()
+            raise errors.WorldError(
+                f"{self._loop.name} is being run by another cell or task; await the call instead of run_sync()."
+            )
         if not hasattr(awaitable, "__await__"):
             raise TypeError(
                 f"run_sync() takes a call, run_for(...) or a coroutine of yours, not a {type(awaitable).__name__}."
@@ -267,7 +275,8 @@ class World:
         for record in self._records():
             if record.instance is not None:
                 lost = errors.Error(errors.NETWORK_LOST, retryable=True)
-                record.instance.die(lost, "object.crashed", counts=False)
+                record.instance.die(lost, "object.crashed", counts=False, drop_timers=False)
+        drop_timers_of_the_dead(self._loop)
         self._scheduler.stop()
 
     def _start_process(self) -> None:
@@ -318,7 +327,8 @@ class World:
         busy = [record.instance for record in self._records() if record.instance and not record.instance.idle]
         for instance in busy:
             message = f"{instance.label} was reset: nothing at this instant of virtual time came to an end."
-            instance.die(errors.LimitError(message), "object.reset", durableObjectReset=True)
+            instance.die(errors.LimitError(message), "object.reset", drop_timers=False, durableObjectReset=True)
+        drop_timers_of_the_dead(self._loop)
         names = ", ".join(instance.label for instance in busy[:3]) + (", ..." if len(busy) > 3 else "")
         return names or self._loop.name
 

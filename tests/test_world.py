@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, DurableObject, Error, World, WorldError, gather, scheduler
+from durable_mini import Date, DurableObject, Error, Request, Response, World, WorldError, gather, scheduler, spin
 from durable_mini.limits import WORLD_START_MS
 from tests.conftest import Inside, kinds
 
@@ -346,3 +346,158 @@ def test_a_world_that_nobody_holds_is_freed_with_its_objects() -> None:
     refs = begin()
     gc.collect()
     assert [ref() for ref in refs] == [None, None]
+
+
+def test_a_class_that_lost_its_alarm_handler_cancels_what_was_armed_and_harms_nobody(world: World) -> None:
+    def deploy(with_alarm: bool) -> Any:
+        class Timer(DurableObject):
+            async def arm(self) -> None:
+                await self.ctx.storage.setAlarm(Date.now() + 100)
+
+            async def fine(self) -> str:
+                return "fine"
+
+        if with_alarm:
+            Timer.alarm = Timer.fine  # type: ignore[attr-defined]  # any method will do
+        return world.namespace(Timer)
+
+    world.run_sync(deploy(with_alarm=True).getByName("t").arm())
+    stub = deploy(with_alarm=False).getByName("t")
+    world.run_sync(world.run_for(20_000))
+    assert kinds(world, "alarm")[-1] == "alarm.cancelled"
+    assert world.run_sync(stub.fine()) == "fine"
+
+
+def test_calls_within_calls_have_an_end_and_the_world_goes_on(world: World) -> None:
+    class Deep(DurableObject):
+        async def dig(self, n: int) -> None:
+            await self.env.DEEP.getByName(str(n)).dig(n + 1)
+
+        async def fine(self) -> str:
+            return "fine"
+
+    deep: Any = world.bind("DEEP", Deep)
+    with pytest.raises(Error, match=r"^Subrequest depth limit exceeded\."):
+        world.run_sync(deep.getByName("0").dig(1))
+    assert world.run_sync(deep.getByName("a").fine()) == "fine"
+
+
+def test_an_alarm_given_up_commits_nothing_of_a_turn_that_runs() -> None:
+    class Busy(DurableObject):
+        async def arm(self) -> None:
+            await self.ctx.storage.setAlarm(Date.now() + 10)
+
+        async def alarm(self) -> None:
+            spin(10)
+            raise RuntimeError("no")
+
+        async def work(self) -> None:
+            await self.ctx.storage.put("half", 1)
+            spin(500)
+            await self.ctx.storage.put("whole", 1)
+
+        async def keys(self) -> list[str]:
+            return list(await self.ctx.storage.list())
+
+    world = World(seed=1, limits={"alarm_retry_max_tries": 0})
+    stub: Any = world.namespace(Busy).getByName("b")
+    world.run_sync(stub.arm())
+    world.run_sync(world.run_for(15))
+    work = stub.work()
+    world.run_sync(world.run_for(100))
+    world.crash(stub)
+    with pytest.raises(Error, match=r"^Network connection lost\."):
+        world.run_sync(work)
+    assert world.run_sync(world.namespace(Busy).getByName("b").keys()) == []
+
+
+def test_what_an_error_carries_across_a_stub_is_no_live_object(world: World) -> None:
+    class Leaky(DurableObject):
+        async def leak(self) -> None:
+            raise ValueError(self, [1, 2])
+
+    stub: Any = world.namespace(Leaky).getByName("l")
+    with pytest.raises(ValueError, match="Leaky object") as raised:
+        world.run_sync(stub.leak())
+    assert all(isinstance(argument, str) for argument in raised.value.args)
+    assert "0x" not in str(raised.value)
+
+
+def test_a_request_given_with_options_keeps_its_other_parts(world: World) -> None:
+    class Echo(DurableObject):
+        async def fetch(self, request: Request) -> Response:
+            return Response(json=[request.method, request.headers.get("x"), await request.text()])
+
+    async def ask(*given: Any, **options: Any) -> Any:
+        stub: Any = world.namespace(Echo).getByName("e")
+        return await (await stub.fetch(*given, **options)).json()
+
+    post = Request("https://x.example/", method="POST", body="body")
+    assert world.run_sync(ask(post, headers={"x": "1"})) == ["POST", "1", "body"]
+    assert world.run_sync(ask(post, method="PUT")) == ["PUT", None, "body"]
+    assert world.run_sync(ask(post, json=[1])) == ["POST", None, "[1]"]
+    with pytest.raises(
+        TypeError, match=r"^fetch\(\) has no option 'mehtod'; it takes method, headers, body and json\."
+    ):
+        world.run_sync(ask("https://x.example/", mehtod="PUT"))
+
+
+@pytest.mark.parametrize("call", ["get", "put", "delete", "list", "deleteAll", "getAlarm", "deleteAlarm"])
+def test_a_misspelt_option_of_storage_is_refused_by_name(world: World, call: str) -> None:
+    class Typist(DurableObject):
+        async def slip(self, call: str) -> None:
+            given: list[Any] = ["k"] if call in ("get", "delete") else ["k", 1] if call == "put" else []
+            await getattr(self.ctx.storage, call)(*given, defualt=3)
+
+    stub: Any = world.namespace(Typist).getByName("t")
+    with pytest.raises(TypeError, match=rf"^{call}\(\) has no option 'defualt'; it takes "):
+        world.run_sync(stub.slip(call))
+
+
+def test_run_sync_while_another_task_drives_says_what_to_do() -> None:
+    class Quiet(DurableObject):
+        async def ping(self) -> int:
+            return 1
+
+    async def main() -> str:
+        world = World(seed=1)
+        stub: Any = world.namespace(Quiet).getByName("q")
+        busy = world.spawn(ticking())
+        driving = asyncio.ensure_future(world.run_for(1_000))
+        await asyncio.sleep(0)
+        with pytest.raises(WorldError) as raised:
+            world.run_sync(stub.ping())
+        await driving
+        assert await stub.ping() == 1
+        assert busy.settled
+        return str(raised.value)
+
+    async def ticking() -> None:
+        for _ in range(1_000):
+            await scheduler.wait(1)
+
+    assert asyncio.run(main()) == (
+        "World(seed=1) is being run by another cell or task; await the call instead of run_sync()."
+    )
+
+
+def test_an_interrupt_is_never_lost_whenever_it_comes(world: World) -> None:
+    class Quiet(DurableObject):
+        async def ping(self) -> int:
+            return 1
+
+    stub: Any = world.namespace(Quiet).getByName("q")
+    world.run_sync(stub.ping())
+    loop = world._loop
+    advance: Any = loop._advance
+
+    def late(*given: Any) -> Any:
+        state = advance(*given)
+        loop._interrupt(2, None)  # after the last look at the flag
+        return state
+
+    vars(loop)["_advance"] = late
+    with pytest.raises(KeyboardInterrupt):
+        world.run_sync(stub.ping())
+    del vars(loop)["_advance"]
+    assert world.run_sync(stub.ping()) == 1

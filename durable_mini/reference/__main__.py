@@ -2,7 +2,7 @@
 
 One line for each object, both sides where they part, and the counts at the end. Exit
 status: 0 if all that could be compared is equal, 1 if anything differs or a set-aside is
-not needed any more, 2 if there is nothing to compare.
+not needed any more, 2 if no object was compared or what is given cannot be compared.
 
 ``--write-digests FOLDER`` replays a folder instead and writes down the hash of each trace.
 """
@@ -13,6 +13,8 @@ import argparse
 import logging
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from durable_mini.reference.compare import Difference, ObjectReport, compare
@@ -38,15 +40,34 @@ def main(arguments: list[str] | None = None) -> int:
         help="write the hash of each recording's trace to digests.json in each folder, instead of comparing",
     )
     given = parser.parse_args(arguments)
-    logging.getLogger("durable_mini").setLevel(logging.ERROR)  # programs leave failures unawaited on purpose
     try:
-        if given.write_digests:
-            return _write_digests(given.paths)
-        recordings = [Recording.load(file) for path in given.paths for file in found(path)]
-        return _compare_all(recordings)
+        with _without_warnings():
+            if given.write_digests:
+                return _write_digests(given.paths)
+            return _compare_all([_with_objects(file) for path in given.paths for file in found(path)])
     except NotARecording as error:
         sys.stderr.write(f"{error}\n")
         return 2
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Programs leave failures unawaited on purpose: meanwhile nobody is warned of them."""
+    logger = logging.getLogger("durable_mini")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _with_objects(file: Path) -> Recording:
+    """The recording in ``file``, which must speak of an object at least."""
+    recording = Recording.load(file)
+    if not recording.compared_objects():
+        raise NotARecording(f"{file} holds nothing to compare: no step, event or final names an object.")
+    return recording
 
 
 def _write_digests(folders: list[Path]) -> int:
@@ -75,6 +96,9 @@ def _compare_all(recordings: list[Recording]) -> int:
         f"Objects compared: {equal + differing}; equal: {equal}; differing: {differing}; not yet supported: {later}; "
         f"set-asides used: {used}; messages of JavaScript's engine in our words: {reworded}."
     )
+    if equal + differing == 0:
+        sys.stderr.write("Nothing was compared.\n")
+        return 2
     return 1 if differing or unused else 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from durable_mini.reference.invariants import Invariant, Observed, invariant_of
 from durable_mini.reference.recording import bare
 from durable_mini.reference.setasides import SetAsides, engine_wording
-from durable_mini.reference.values import Mismatch, mismatches, shown, without
+from durable_mini.reference.values import ABSENT, Mismatch, mismatches, shown, without
 
 if TYPE_CHECKING:
     from durable_mini.reference.recording import Happened, Recording
@@ -20,6 +20,11 @@ SLOWER_MS: Final = 5
 
 NEVER_COMPARED: Final = frozenset({"rowsRead"})
 """How many rows SQLite looked at; Python's does not tell, and ours is a count of our own."""
+
+WITHOUT_FINAL: Final = frozenset({"$worker"})
+"""What answers calls and stores nothing."""
+
+_OF_EVENTS: Final = frozenset({"event_order", "event_details"})
 
 CONTEXT: Final = 3
 """Events shown before and after the place where two sides part."""
@@ -55,11 +60,16 @@ class ObjectReport:
     reworded: int = 0
     """Messages of JavaScript's engine that are ours here."""
 
+    nothing: bool = False
+    """The recording names no part for comparison that this object has."""
+
     @property
     def verdict(self) -> str:
-        """``equal``, ``differs`` or ``not yet supported``."""
+        """``equal``, ``differs``, ``not yet supported`` or ``nothing to compare``."""
         if self.not_supported is not None:
             return "not yet supported"
+        if self.nothing:
+            return "nothing to compare"
         return "differs" if self.differences else "equal"
 
 
@@ -95,6 +105,7 @@ def compare(recording: Recording, ours: Replay, set_asides: SetAsides | None = N
         if recording.rules.invariant is not None and pair.invariant is None:
             report.not_supported = "this invariant"
             continue
+        report.nothing = not pair.anything()
         set_asides.replayed(recording.name, name)
         for difference in pair.differences():
             _file(report, difference, set_asides)
@@ -118,23 +129,39 @@ class _Pair:
 
     def __init__(self, recording: Recording, name: str, recorded: Observed, ours: Observed) -> None:
         self._rules = recording.rules
+        self._name = name
         self._recorded = recorded
         self._ours = ours
         self._free_times = name in recording.rules.free_times
         self._tolerance = None if self._free_times else recording.rules.tolerance_ms
-        text, tolerance = recording.rules.invariant, recording.rules.tolerance_ms
-        self.invariant = None if text is None else invariant_of(text, tolerance)
+        self.invariant = invariant_of(recording, name)
+
+    def anything(self) -> bool:
+        """Whether there is anything to compare."""
+        sides, exact = (self._recorded, self._ours), self._rules.exact
+        return (
+            self.invariant is not None
+            or (bool(exact & _OF_EVENTS) and any(side.events for side in sides))
+            or ("replies" in exact and any(side.replies for side in sides))
+            or ("final" in exact and self._name not in WITHOUT_FINAL)
+        )
 
     def differences(self) -> Iterator[Difference]:
         """Everything that differs among what the recording wants compared."""
         exact = self._rules.exact
         if self.invariant is not None:
             yield from self._broken(self.invariant)
-        if "event_order" in exact:
+        if exact & _OF_EVENTS:
             yield from self._events("event_details" in exact)
         if "replies" in exact:
             yield from self._replies()
-        if "final" in exact:
+        if "final" in exact and self._name not in WITHOUT_FINAL:
+            yield from self._final()
+
+    def _final(self) -> Iterator[Difference]:
+        if self._recorded.final is None:
+            yield Difference("final", ABSENT, "an end, which compare wants compared")
+        else:
             yield from self._values("final", self._recorded.final, self._ours.final)
 
     def _broken(self, invariant: Invariant) -> Iterator[Difference]:

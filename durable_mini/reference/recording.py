@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,10 @@ STEP_KINDS: Final = frozenset(
 WITHOUT_OBJECT: Final = frozenset({"worker", "config", "evict_wait", "stop", "kill9", "start"})
 NOT_RECORDINGS: Final = frozenset({"set_asides.json", "digests.json"})
 """Files that lie beside recordings."""
+
+
+EXACT: Final = ("event_order", "event_details", "replies", "final")
+"""What a recording may want compared; with the details of events their order is compared too."""
 
 
 class NotARecording(ValueError):  # noqa: N818 - the name says what is wrong
@@ -113,26 +118,22 @@ class Recording:
     def of(cls, document: Any, folder: Path | None = None) -> Recording:
         """A recording from its JSON document."""
         top = _Reader(document, "the file")
-        rules = _Reader(top.take("compare", dict), "compare")
+        rules = _rules(_Reader(top.take("compare", dict), "compare"))
+        steps = [_step(index, given) for index, given in enumerate(top.take("steps", list))]
+        replies = [_reply(index, given) for index, given in enumerate(top.take("replies", list))]
+        _check_tags(steps, [tag for tag, _ in replies])
         return cls(
             name=top.take("name", str),
             compat_date=top.take("compat_date", str),
             objects=top.take("objects", dict),
             service=top.take("service", dict, {}),
             alarm=top.take("alarm", dict),
-            steps=[_step(index, given) for index, given in enumerate(top.take("steps", list))],
+            steps=steps,
             until=top.take("until", int),
             events=[_event(index, given) for index, given in enumerate(top.take("events", list))],
-            replies=dict(_reply(index, given) for index, given in enumerate(top.take("replies", list))),
+            replies=dict(replies),
             final=top.take("final", dict),
-            rules=Rules(
-                exact=frozenset(rules.take("exact", list)),
-                tolerance_ms=rules.take("time_tolerance_ms", int),
-                ignored_keys=frozenset(rules.take("ignore_keys", list, [])),
-                values_in_any_order=rules.take("ignore_values_order", bool, False),
-                free_times=frozenset(rules.take("free_times", list, [])),
-                invariant=rules.take("invariant", str, None),
-            ),
+            rules=rules,
             proves=top.take("proves", str, ""),
             folder=folder or Path(),
         )
@@ -221,8 +222,43 @@ class _Reader:
             raise NotARecording(f"{key!r} of {self._where} should be a JSON {_JSON_NAMES[kind]}.")
         return value
 
+    def names(self, key: str, default: Any = _REQUIRED) -> frozenset[str]:
+        """The strings that the array of ``key`` holds."""
+        given = self.take(key, list, default)
+        if not all(isinstance(name, str) for name in given):
+            raise NotARecording(f"{key!r} of {self._where} should hold strings only.")
+        return frozenset(given)
+
 
 _JSON_NAMES: Final = {dict: "object", list: "array", str: "string", int: "whole number", bool: "boolean"}
+
+
+def _rules(given: _Reader) -> Rules:
+    exact, invariant = given.names("exact"), given.take("invariant", str, None)
+    if unknown := sorted(exact - set(EXACT)):
+        raise NotARecording(f"compare names {unknown[0]!r} in 'exact'; it may name {', '.join(EXACT)}.")
+    if not exact and invariant is None:
+        raise NotARecording("compare has an empty 'exact' and no 'invariant', so nothing would be compared.")
+    return Rules(
+        exact=exact,
+        tolerance_ms=given.take("time_tolerance_ms", int),
+        ignored_keys=given.names("ignore_keys", []),
+        values_in_any_order=given.take("ignore_values_order", bool, False),
+        free_times=given.names("free_times", []),
+        invariant=invariant,
+    )
+
+
+def _check_tags(steps: list[Step], answered: list[str | None]) -> None:
+    """Each reply answers one call, and a call has one reply."""
+    asked = Counter(tag for step in steps for tag in step_tags(step))
+    for tag, count in Counter(answered).items():
+        if asked[tag] == 0:
+            raise NotARecording(f"there is a reply with the tag {tag!r}, and no step has it.")
+        if asked[tag] > 1:
+            raise NotARecording(f"{asked[tag]} calls have the tag {tag!r}, so its reply could be of any of them.")
+        if count > 1:
+            raise NotARecording(f"{count} replies have the tag {tag!r}, and a call is answered once.")
 
 
 def _step(index: int, given: Any) -> Step:

@@ -8,6 +8,7 @@ return is already settled, so that awaiting it never lets another event in. ``sy
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini import errors
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
 
 
 _IS_ASYNC: Final = 0x80  # CPython's flag of an async function
+
+
+# Cloudflare's options; what concerns its caches and its network has no effect here.
+_READ: Final = frozenset({"allowConcurrency", "noCache"})
+_WRITE: Final = frozenset({"allowConcurrency", "allowUnconfirmed", "noCache"})
+_LIST: Final = frozenset({"start", "startAfter", "end", "prefix", "reverse", "limit"})
+
+
+def _known(call: str, options: dict[str, Any], known: frozenset[str]) -> None:
+    """Refuse an option that ``call`` does not have: a slip of the pen is not an option left out."""
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{call}() has no option {name!r}; it takes {', '.join(sorted(known))}.")
 
 
 class StorageHost(Protocol):
@@ -69,6 +83,7 @@ class SyncKeyValue:
     def list(self, **options: Any) -> Iterator[tuple[str, Any]]:
         """Keys and values in order of key; options as for ``ctx.storage.list``."""
         self._check()
+        _known("list", options, _LIST)
         return iter(self._store.list(**options).items())
 
 
@@ -89,17 +104,21 @@ class DurableObjectStorage:
 
     # -- key-value ----------------------------------------------------------------------------
 
-    def get(self, key: str | Iterable[str], default: Any = None, **_options: Any) -> Promise[Any]:
+    def get(self, key: str | Iterable[str], default: Any = None, **options: Any) -> Promise[Any]:
         """The value of a key (``default`` if it is not stored), or a dict of several."""
         self._check()
+        if options:
+            _known("get", options, _READ)
         if key.__class__ is str or isinstance(key, (str, bytes)) or not isinstance(key, Iterable):
             value = self._store.get(key)
             return self._host.settled(default if isinstance(value, Missing) else value)
         return self._host.settled(self._store.get_many(key))
 
-    def put(self, key: str | Mapping[str, Any], *value: Any, **_options: Any) -> Promise[None]:
+    def put(self, key: str | Mapping[str, Any], *value: Any, **options: Any) -> Promise[None]:
         """``put(key, value)`` or ``put({key: value, ...})``: store copies."""
         self._check()
+        if options:
+            _known("put", options, _WRITE)
         if len(value) == 1 and not isinstance(key, dict):
             self._store.put(key, value[0])  # type: ignore[arg-type]  # a key that is no str is refused there
         elif isinstance(key, Mapping):
@@ -112,9 +131,11 @@ class DurableObjectStorage:
             )
         return self._host.settled(None)
 
-    def delete(self, key: str | Iterable[str], **_options: Any) -> Promise[Any]:
+    def delete(self, key: str | Iterable[str], **options: Any) -> Promise[Any]:
         """Remove a key (whether it was stored), or several (how many were)."""
         self._check()
+        if options:
+            _known("delete", options, _WRITE)
         if isinstance(key, (str, bytes)) or not isinstance(key, Iterable):
             return self._host.settled(self._store.delete(key))
         return self._host.settled(self._store.delete_many(key))
@@ -122,11 +143,15 @@ class DurableObjectStorage:
     def list(self, **options: Any) -> Promise[dict[str, Any]]:
         """Keys and values in order of key: ``start``, ``startAfter``, ``end``, ``prefix``, ``reverse``, ``limit``."""
         self._check()
-        return self._host.settled(self._store.list(**options))
+        if options:
+            _known("list", options, _LIST | _READ)
+        return self._host.settled(self._store.list(**{name: options[name] for name in options if name in _LIST}))
 
-    def deleteAll(self, **_options: Any) -> Promise[None]:
+    def deleteAll(self, **options: Any) -> Promise[None]:
         """Remove everything, the alarm too (from compatibility date 2026-02-24 on); cannot be undone."""
         self._check()
+        if options:
+            _known("deleteAll", options, _WRITE)
         self._slot.commit()
         self._database.wipe()
         self._slot.wiped(self._keep_alarm)
@@ -136,14 +161,18 @@ class DurableObjectStorage:
 
     # -- alarm ----------------------------------------------------------------------------------
 
-    def getAlarm(self, **_options: Any) -> Promise[int | None]:
+    def getAlarm(self, **options: Any) -> Promise[int | None]:
         """The time of the object's alarm in ms since the epoch; None if there is none, or while it runs."""
         self._check()
+        if options:
+            _known("getAlarm", options, _READ)
         return self._host.settled(self._slot.get())
 
-    def setAlarm(self, scheduledTime: Any, **_options: Any) -> Promise[None]:
+    def setAlarm(self, scheduledTime: Any, **options: Any) -> Promise[None]:
         """Set the object's one alarm to a moment: ms since the epoch or an aware datetime; a past one means now."""
         self._check()
+        if options:
+            _known("setAlarm", options, _WRITE)
         if not self._host.may_set_alarm:
             raise TypeError(errors.NO_ALARM_HANDLER)
         asked = alarm_time(scheduledTime)
@@ -152,9 +181,11 @@ class DurableObjectStorage:
         self._host.note("alarm.set", {"scheduledTime": stored, **clamped})
         return self._host.settled(None)
 
-    def deleteAlarm(self, **_options: Any) -> Promise[None]:
+    def deleteAlarm(self, **options: Any) -> Promise[None]:
         """Remove the object's alarm; a retry that is pending is dropped with it."""
         self._check()
+        if options:
+            _known("deleteAlarm", options, _WRITE)
         self._slot.delete()
         self._host.note("alarm.deleted", {})
         return self._host.settled(None)
@@ -181,6 +212,11 @@ class DurableObjectStorage:
                 self._slot.reload()
             raise
         self._database.release(name)
+        if isinstance(result, CoroutineType):
+            result.close()
+            raise TypeError(
+                "transactionSync() was given a function that returned a coroutine; what it does must be plain calls."
+            )
         return result
 
     def sync(self) -> Promise[None]:

@@ -143,6 +143,8 @@ class Database:
                 "exec(): the text holds a lone surrogate (half of a character) and has no UTF-8 form; pass it as "
                 "bytes, or replace that part."
             ) from None
+        except ValueError as error:
+            raise errors.Error(f"exec(): the SQL text cannot be read ({error}).") from None
         finally:
             self._trusted = True
 
@@ -253,6 +255,7 @@ class Database:
 
     def wipe(self) -> None:
         """Remove everything: a new, empty database takes the place of the old one."""
+        self.close_cursors()
         self.connection.close()
         self.in_transaction = False
         self.changed = False

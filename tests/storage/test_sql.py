@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Error, scheduler
+from durable_mini import DurableObject, Error, World, scheduler
 from tests.conftest import Body, Inside
 
 
@@ -221,3 +221,23 @@ def test_foreign_keys_are_on_and_may_be_deferred_within_a_turn(inside: Inside) -
     assert inside(body) == 1
     inside.world.crash(inside.stub())
     assert inside(lambda o: o.ctx.storage.sql.exec("SELECT count(*) AS n FROM c").one().n) == 1
+
+
+def test_a_half_read_cursor_does_not_outlive_deleteAll_nor_harm_the_end_of_its_object() -> None:
+    class Reader(DurableObject):
+        async def half(self) -> str:
+            self.cursor = self.ctx.storage.sql.exec("SELECT 1 UNION SELECT 2")
+            next(self.cursor)
+            await self.ctx.storage.deleteAll()
+            try:
+                next(self.cursor)
+            except Error as error:
+                return error.message
+            return "still open"
+
+    world = World(seed=1)
+    stub: Any = world.namespace(Reader).getByName("r")
+    assert world.run_sync(stub.half()) == "SQLite query was canceled because the database was deleted."
+    world.evict(stub)
+    assert world.run_sync(stub.half()) == "SQLite query was canceled because the database was deleted."
+    world.run_sync(world.close())
