@@ -74,7 +74,6 @@ class Record:
 
     def __init__(self, namespace: Namespace[Any], object_id: DurableObjectId, label: str) -> None:
         realm = namespace.realm
-        loop = realm.loop
         self.namespace = namespace
         self.realm = realm
         self.id = object_id
@@ -87,8 +86,17 @@ class Record:
         self.seen_generation = 0
         self._seen: dict[str, str] = {}
         self._unit: Callable[[], float] | None = None
+        self.opened = False
+        """Whether the object has a database yet: it gets one when it is first called."""
+        self.database: Database
+        self.store: KeyValue
+        self.slot: AlarmSlot
+
+    def _open(self) -> None:
+        loop = self.realm.loop
+        self.opened = True
         self.database = Database(
-            realm.limits,
+            self.realm.limits,
             self._now_ms,
             self._random,
             lambda: loop.interrupted,
@@ -195,6 +203,8 @@ class Record:
 
     def start(self) -> Instance:
         """Bring an instance into memory; it is dead already if its constructor raised."""
+        if not self.opened:
+            self._open()
         self._instances += 1
         instance = self.instance = Instance(self, self.realm, self._instances)
         instance.note("object.constructed", {"instance": instance.number})

@@ -402,7 +402,8 @@ class World:
         for record in self._records():
             if record.instance is not None:
                 record.instance.abandon()
-            record.database.close()
+            if record.opened:
+                record.database.close()
         self._loop.clear()
 
     async def __aenter__(self) -> Self:

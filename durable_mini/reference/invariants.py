@@ -52,7 +52,7 @@ class Invariant:
         """A sentence for each thing that does not hold."""
         try:
             yield from self.check(self, seen)
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             yield f"a value that the invariant speaks of is missing ({type(error).__name__}: {error})"
 
 
@@ -201,7 +201,7 @@ class _Shape:
 
     def _logged(self, block: _Block, operations: list[Any], where: str) -> list[tuple[str, dict[str, Any]]]:
         """The events that operations log, each no sooner than the event before it."""
-        wanted = []
+        wanted: list[tuple[str, dict[str, Any]]] = []
         for operation, *arguments in operations:
             if operation not in _LOGGED:
                 continue
