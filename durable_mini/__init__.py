@@ -8,10 +8,10 @@ from durable_mini.errors import DataCloneError, DeadlockError, Error, LimitError
 from durable_mini.faults import Fault, FaultPlan
 from durable_mini.http import Request, Response, fetch
 from durable_mini.ids import DurableObjectId
-from durable_mini.instance import AlarmInvocationInfo
 from durable_mini.limits import Limits
-from durable_mini.loop import Promise
 from durable_mini.objects import DurableObject, DurableObjectState, Namespace, Stub
+from durable_mini.promise import Promise
+from durable_mini.runs import AlarmInvocationInfo
 from durable_mini.storage.api import DurableObjectStorage
 from durable_mini.trace import Event, Trace
 from durable_mini.world import World

@@ -7,7 +7,8 @@ from typing import Any
 
 from durable_mini.errors import ObjectReset, WorldError
 from durable_mini.limits import SPAN_MAX_MS, US_PER_MS
-from durable_mini.loop import TICKS_PER_TURN, Loop, Promise, running
+from durable_mini.loop import TICKS_PER_TURN, Loop
+from durable_mini.promise import Promise, running
 
 
 def current(what: str, outside: str) -> Loop:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from types import CoroutineType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from durable_mini.errors import WorldError
-from durable_mini.loop import FULFILLED, Loop, Promise, Task, others_promise, running
+from durable_mini.promise import FULFILLED, Promise, running
+from durable_mini.task import Task, others_promise
+
+if TYPE_CHECKING:
+    from durable_mini.loop import Loop
 
 
 class Settled(NamedTuple):

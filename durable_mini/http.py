@@ -10,7 +10,7 @@ from durable_mini.clock import current
 from durable_mini.errors import Error, WorldError
 
 if TYPE_CHECKING:
-    from durable_mini.loop import Promise
+    from durable_mini.promise import Promise
 
 Body = str | bytes | None
 _NO_JSON: Final = object()

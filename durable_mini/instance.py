@@ -13,196 +13,20 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from durable_mini import errors, values
-from durable_mini.alarms import CANCELLED, SUCCEEDED, Outcome, Scheduler
+from durable_mini.alarms import Outcome
+from durable_mini.calls import Call, deliver_reply, refuse
 from durable_mini.gates import InputGate, OutputGate, Section
 from durable_mini.http import Request, Response
-from durable_mini.limits import US_PER_MS, Limits
-from durable_mini.loop import FULFILLED, TICKS_PER_TURN, Loop, Promise, Task, Timer, calls_learner_code
+from durable_mini.limits import US_PER_MS
+from durable_mini.loop import TICKS_PER_TURN, Loop
+from durable_mini.promise import FULFILLED, Promise
+from durable_mini.runs import AlarmInvocationInfo, AlarmRun, SectionEnd
+from durable_mini.task import Task, calls_learner_code
 
 if TYPE_CHECKING:
-    from durable_mini.faults import Injector
     from durable_mini.objects import Record
+    from durable_mini.realm import Realm
     from durable_mini.trace import Scalar
-
-CLIENT = "client"
-"""The label of whoever calls from outside of all objects."""
-
-
-class Realm:
-    """What every object of a world shares."""
-
-    def __init__(
-        self,
-        loop: Loop,
-        scheduler: Scheduler,
-        *,
-        limits: Limits,
-        seed: int,
-        eviction_us: int,
-        keep_alarm: bool,
-        watch: dict[str, str],
-    ) -> None:
-        self.loop = loop
-        self.scheduler = scheduler
-        self.limits = limits
-        self.seed = seed
-        self.eviction_us = eviction_us
-        self.keep_alarm = keep_alarm
-        self.watch = watch
-        """Queries by name that are run after each commit, for the trace."""
-        self.faults: Injector | None = None
-        self.down = False
-        """The process is away (a restart with downtime): calls are refused."""
-
-
-class Call:
-    """One call through a stub, from sending to reply."""
-
-    __slots__ = (
-        "arguments", "caller", "depth", "instance", "kind", "label", "method", "number", "on_error", "options",
-        "promise", "section", "task",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        label: str,
-        method: str,
-        *,
-        kind: str,
-        arguments: tuple[Any, ...],
-        options: dict[str, Any],
-        caller: Instance | None,
-        number: int,
-    ) -> None:
-        self.label = label
-        self.method = method
-        self.kind = kind
-        """``rpc`` or ``fetch``."""
-        self.arguments = arguments
-        self.options = options
-        self.caller = caller
-        self.number = number
-        self.section = caller.section if caller is not None else None
-        self.depth = 0
-        """How many calls lie between this one and the client that began it all."""
-        self.promise: Promise[Any]
-        self.instance: Instance
-        """The one that runs it."""
-        self.task: Task | None = None
-        self.on_error: Callable[[Exception], None] | None = None
-        """Told when the object itself failed: the stub breaks."""
-
-    def fulfil(self, value: Any) -> None:
-        """The method returned ``value``."""
-        self.instance.reply(self, value, failed=False)
-
-    def reject(self, error: BaseException) -> None:
-        """The method raised ``error``."""
-        self.instance.reply(self, error, failed=True)
-
-    def __str__(self) -> str:
-        return f"{self.label}.{self.method}()"
-
-
-class AlarmInvocationInfo:
-    """What ``alarm(alarm_info)`` is told about its run."""
-
-    __slots__ = ("isRetry", "retryCount", "scheduledTime")
-
-    def __init__(self, retry_count: int, scheduled_time: int) -> None:
-        self.retryCount = retry_count
-        """Counted failures of this alarm so far."""
-        self.isRetry = retry_count > 0
-        """Whether an earlier run of this alarm has failed in this process; no guard against a repeat."""
-        self.scheduledTime = scheduled_time
-        """When the alarm was due, in ms since the epoch."""
-
-    def __repr__(self) -> str:
-        return (
-            f"AlarmInvocationInfo(retryCount={self.retryCount}, isRetry={self.isRetry}, "
-            f"scheduledTime={self.scheduledTime})"
-        )
-
-
-class AlarmRun:
-    """One run of ``alarm()``; what its task reports to."""
-
-    __slots__ = ("instance", "number", "process", "retries", "scheduled", "started", "wall")
-
-    def __init__(self, instance: Instance, scheduled: int, retries: int, number: int) -> None:
-        self.instance = instance
-        self.scheduled = scheduled
-        self.retries = retries
-        self.number = number
-        self.process = instance.realm.scheduler.process
-        self.started = False
-        self.wall: Timer | None = None
-
-    def fulfil(self, _value: Any) -> None:
-        """The handler returned: the deferred deletion is written in this very turn."""
-        instance = self.instance
-        instance.record.slot.succeeded()
-        self._end(SUCCEEDED, "alarm.succeeded", {})
-
-    def reject(self, error: BaseException) -> None:
-        """The handler raised: nothing is rolled back, the alarm keeps its old time."""
-        self.instance.record.slot.failed()
-        told = errors.describe(error)
-        self._end(Outcome(retry=True, message=told), "alarm.failed", {"message": told})
-
-    def cancelled(self) -> None:
-        """The object's alarm had been moved or deleted before the run could start."""
-        self._end(CANCELLED, "alarm.cancelled", {"scheduledTime": self.scheduled})
-
-    def _end(self, outcome: Outcome, kind: str, detail: dict[str, Scalar]) -> None:
-        instance = self.instance
-        if self.wall is not None:
-            instance.loop.cancel(self.wall)
-        instance.note(kind, {"run": self.number, **detail})
-        # after the commit, which tells the scheduler of a new time first
-        instance.output.hold(self._report, outcome)
-
-    def _report(self, outcome: Outcome) -> None:
-        instance = self.instance
-        if instance.alarm_run is self:
-            instance.alarm_run = None
-            self.tell_scheduler(outcome)
-            instance.start_idle_clock()
-
-    def tell_scheduler(self, outcome: Outcome) -> None:
-        """Report how the run ended, if the process that dispatched it still lives."""
-        scheduler = self.instance.realm.scheduler
-        if scheduler.process == self.process:
-            scheduler.finished(self.instance.label, outcome)
-
-
-class SectionEnd:
-    """What the callback of a critical section reports to."""
-
-    __slots__ = ("instance", "promise", "section", "timer")
-
-    def __init__(self, instance: Instance, section: Section, promise: Promise[Any]) -> None:
-        self.instance = instance
-        self.section = section
-        self.promise = promise
-        self.timer: Timer | None = None
-
-    def fulfil(self, value: Any) -> None:
-        """The callback returned: the code that awaits the block goes on before any waiting event."""
-        self._stop_timer()
-        instance = self.instance
-        instance.gate.close_section(self.section)
-        instance.note("gate.opened", {"depth": self.section.depth})
-        instance.continue_first(self.section.parent, self.promise, value)
-
-    def reject(self, error: BaseException) -> None:
-        """The callback raised: the object is reset, and everybody is told this error."""
-        self._stop_timer()
-        self.instance.die(error, "object.reset", durableObjectReset=True)
-
-    def _stop_timer(self) -> None:
-        if self.timer is not None:
-            self.instance.loop.cancel(self.timer)
 
 
 class Instance:
@@ -755,28 +579,3 @@ def drop_timers_of_the_dead(loop: Loop) -> None:
         return isinstance(owner, Instance) and not owner.alive and getattr(function, "__func__", None) in _TIMERS
 
     loop.drop(is_of_the_dead)
-
-
-def deliver_reply(call: Call, result: Any, failed: bool) -> None:
-    """Settle the caller's promise, in a turn of the caller's."""
-    promise = call.promise
-    settle = promise.reject if failed else promise.fulfil_first
-    caller = call.caller
-    if caller is None:
-        if promise._waiter is None:
-            settle(result)
-        else:
-            promise._loop.client_turn(settle, result)
-    else:
-        caller._arrived(call.section, settle, result)
-
-
-def refuse(loop: Loop, call: Call, error: BaseException, **flags: bool) -> None:
-    """Answer a call with ``error`` without its method having ended."""
-    carried = errors.carried(error, **flags)
-    if loop.trace is not None:
-        loop.trace.record(
-            (loop.now, call.label, "request.failed",
-             {"call": call.number, "method": call.method, "message": errors.describe(carried)})
-        )  # fmt: skip
-    loop.soon(lambda _: deliver_reply(call, carried, True))

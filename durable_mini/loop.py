@@ -1,4 +1,4 @@
-"""The loop: promises, tasks, microtasks, events and the virtual clock.
+"""The loop: microtasks, events, the virtual clock, and who drives it.
 
 The loop steps coroutines itself; asyncio has no part in it. There are two queues.
 *Microtasks* run first in, first out; every ``await``, even of a settled promise, takes one,
@@ -16,14 +16,15 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator
 from functools import partial
-from types import CodeType, CoroutineType, FrameType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from types import CoroutineType, FrameType
+from typing import TYPE_CHECKING, Any, Final
 
-from durable_mini.errors import DeadlockError, Error, LimitError, ObjectReset, WorldError
+from durable_mini.errors import DeadlockError, LimitError, WorldError
 from durable_mini.limits import US_PER_MS, Limits
+from durable_mini.promise import PENDING, Promise, Settles, running, tell
+from durable_mini.task import CALLS_LEARNER_CODE, Owner, Task
 
 if TYPE_CHECKING:
     from durable_mini.trace import Trace
@@ -32,12 +33,6 @@ try:  # the function below signal.signal, which turns every answer into an enum 
     from _signal import signal as _set_handler  # type: ignore[import-not-found]  # no stub, being CPython's own
 except ImportError:  # an interpreter that has no such module
     from signal import signal as _set_handler
-
-T = TypeVar("T")
-
-PENDING: Final = 0
-FULFILLED: Final = 1
-REJECTED: Final = 2
 
 TICKS_PER_TURN: Final = 1_000
 """Awaits of settled promises that a turn goes on with directly; an endless loop then meets the queue's limit."""
@@ -52,317 +47,6 @@ of every run.
 _SIGINT: Final = int(signal.SIGINT)
 _MAIN_THREAD: Final = threading.main_thread().ident
 _PACKAGE: Final = __name__.partition(".")[0]
-
-
-class Owner(Protocol):
-    """Whose turn it is: an object's instance."""
-
-    label: str
-    alive: bool
-    tasks: dict[Task, None]
-
-
-class _Running(threading.local):
-    """The loop that this thread is stepping right now, if any."""
-
-    loop: Loop | None = None
-
-
-running: Final = _Running()
-
-_CALLS_LEARNER_CODE: set[CodeType] = set()
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def calls_learner_code(function: F) -> F:
-    """Mark a function of the runtime that calls into a learner's class.
-
-    An interrupt is raised at once when the code it hits was called by such a function, and
-    never inside the runtime itself.
-    """
-    _CALLS_LEARNER_CODE.add(function.__code__)
-    return function
-
-
-class Promise(Generic[T]):
-    """A value to come; await it in the world that made it or, outside, to drive that world.
-
-    Inside an object ``await`` parks the running code until the promise settles. Outside, in a
-    cell or a script, ``await`` runs the world in virtual time until it does.
-    """
-
-    __slots__ = ("_loop", "_others", "_state", "_value", "_waiter", "_watched", "owner", "source")
-
-    def __init__(self, loop: Loop, source: object = None) -> None:
-        self._loop = loop
-        self._state = PENDING
-        self._value: Any = None
-        self._waiter: Callable[[Promise[Any]], None] | None = None
-        self._others: list[Callable[[Promise[Any]], None]] | None = None
-        self._watched = False
-        self.owner = loop.owner
-        """The instance in whose turns it settles; None for a client's."""
-        self.source = source
-        """What settles it: a call, a task, words, or the milliseconds of a timer. Only for messages."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether the promise has a value or an error."""
-        return self._state != PENDING
-
-    def result(self) -> T:
-        """The value, or raise the error; a WorldError while the promise is pending."""
-        self._watched = True
-        if self._state == FULFILLED:
-            value: T = self._value
-            return value
-        if self._state == REJECTED:
-            raise self._value
-        raise WorldError(f"{self} is still pending; await it, or run the world further.")
-
-    def fulfil(self, value: T) -> None:
-        """Settle with ``value``; later calls change nothing."""
-        if self._state == PENDING:
-            self._state = FULFILLED
-            self._value = value
-            if self._waiter is not None:
-                self._wake()
-
-    def reject(self, error: BaseException) -> None:
-        """Settle with ``error``; later calls change nothing."""
-        if self._state == PENDING:
-            self._state = REJECTED
-            self._value = error
-            if self._waiter is not None:
-                self._wake()
-            if not self._watched:
-                self._loop.rejected_unwatched(self)
-
-    def fulfil_first(self, value: T) -> None:
-        """Settle with ``value`` at the beginning of a turn: the first microtask is run at once."""
-        if self._state != PENDING or self._waiter is None:
-            self.fulfil(value)
-            return
-        self._state = FULFILLED
-        self._value = value
-        waiter, self._waiter = self._waiter, None
-        if self._others is not None:
-            self._loop.microtasks.extend([(other, self) for other in self._others])
-            self._others = None
-        waiter(self)
-
-    def when_settled(self, waiter: Callable[[Promise[Any]], None]) -> None:
-        """Call ``waiter(promise)`` in a microtask once the promise has settled."""
-        self._watched = True
-        if self._state != PENDING:
-            self._loop.microtasks.append((waiter, self))
-        elif self._waiter is None:
-            self._waiter = waiter
-        elif self._others is None:
-            self._others = [waiter]
-        else:
-            self._others.append(waiter)
-
-    def _wake(self) -> None:
-        microtasks = self._loop.microtasks
-        microtasks.append((self._waiter, self))  # type: ignore[arg-type]  # only called when there is one
-        self._waiter = None
-        if self._others is not None:
-            microtasks.extend([(other, self) for other in self._others])
-            self._others = None
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        loop = running.loop
-        if loop is self._loop:
-            at_once = loop.ticks > 0 and not loop.microtasks and not loop.nested
-            if self._state != PENDING and at_once and self.owner is loop.owner:
-                # the microtask would be the very next thing to run: go on without it
-                loop.ticks -= 1
-                self._watched = True
-                if self._state == REJECTED:
-                    raise self._value
-                known: T = self._value
-                return known
-            value: T = yield self
-            return value
-        self._watched = True
-        if loop is not None:
-            raise WorldError(
-                f"{self} belongs to {self._loop.name}, but {loop.name} is running; await it outside of "
-                f"{loop.name}'s objects, or keep both classes in one world."
-            )
-        yield from self._loop.driven(self, None)
-        return self.result()
-
-    def __str__(self) -> str:
-        if isinstance(self.source, (int, float)):
-            return f"scheduler.wait({self.source:g})"
-        return str(self.source) if self.source is not None else "a promise"
-
-    def __repr__(self) -> str:
-        state = ("pending", "fulfilled", "rejected")[self._state]
-        return f"<Promise {self}: {state}>"
-
-
-class Settles(Protocol):
-    """What a task reports its end to: a promise, a call, an alarm run."""
-
-    def fulfil(self, value: Any) -> None:
-        """The task returned ``value``."""
-
-    def reject(self, error: BaseException) -> None:
-        """The task raised ``error``."""
-
-
-def _tell(done: Settles, promise: Promise[Any]) -> None:
-    if promise._state == FULFILLED:
-        done.fulfil(promise._value)
-    else:
-        done.reject(promise._value)
-
-
-class Task:
-    """One running coroutine of an object (or, without owner, of a client)."""
-
-    __slots__ = ("_loop", "activity", "coroutine", "depth", "done", "owner", "waits_for")
-
-    def __init__(
-        self, loop: Loop, coroutine: Coroutine[Any, Any, Any], owner: Owner | None, done: Settles, activity: str
-    ) -> None:
-        self._loop = loop
-        self.coroutine = coroutine
-        self.owner = owner
-        self.done = done
-        self.activity = activity
-        """What the code runs for, such as ``alarm#0`` or ``grant``."""
-        self.depth = loop.depth
-        """How many calls lie between the code and the client, or the event, that began it all."""
-        self.waits_for: Promise[Any] | None = None
-
-    @calls_learner_code
-    def step(self, settled: Promise[Any] | None = None) -> None:
-        """Run the coroutine to its next await, with the outcome of ``settled``."""
-        owner = self.owner
-        if owner is not None and not owner.alive:
-            return
-        self.waits_for = None
-        loop = self._loop
-        loop.task = self
-        loop.depth = self.depth
-        coroutine = self.coroutine
-        try:
-            if settled is None:
-                awaited = coroutine.send(None)
-            elif settled._state == FULFILLED:
-                awaited = coroutine.send(settled._value)
-            else:
-                awaited = coroutine.throw(settled._value)
-            while awaited.__class__ is not Promise or awaited._loop is not loop or awaited.owner is not owner:
-                awaited = coroutine.throw(foreign(awaited, coroutine, loop))
-        except StopIteration as stop:
-            self._forget()
-            self.done.fulfil(stop.value)
-        except ObjectReset:
-            self._forget()
-        except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
-            self._forget()
-            self.done.reject(_explained(error, loop))
-        except BaseException as error:
-            self._forget()
-            interrupted = Error(f"{type(error).__name__} while {self.activity} ran")
-            interrupted.__cause__ = error
-            self.done.reject(interrupted)
-            raise
-        else:
-            self.waits_for = awaited
-            if owner is not None:
-                owner.tasks[self] = None
-            awaited.when_settled(self.step)
-
-    def close(self) -> None:
-        """End the coroutine at once, without a result; its ``finally`` blocks run."""
-        self._forget()
-        with suppress(ObjectReset, RuntimeError):  # a `finally` that calls the runtime, or awaits: nobody is told
-            self.coroutine.close()
-
-    def _forget(self) -> None:
-        if self.owner is not None and self.owner.tasks:
-            self.owner.tasks.pop(self, None)
-
-
-_HERE: Final = {
-    "sleep": "scheduler.wait(ms)",
-    "gather": "gather(...) from durable_mini",
-    "wait": "gather(...), all_settled(...) or race(...) from durable_mini",
-    "wait_for": "race(...) from durable_mini with scheduler.wait(ms)",
-    "timeout": "race(...) from durable_mini with scheduler.wait(ms)",
-    "taskgroup": "gather(...) from durable_mini",
-}
-
-
-def foreign(awaited: object, coroutine: Coroutine[Any, Any, Any], loop: Loop) -> WorldError:
-    """The error for awaiting what the loop does not know, with what to use instead."""
-    if isinstance(awaited, Promise):
-        return others_promise(awaited, loop)
-    inner: Any = coroutine
-    while getattr(inner, "cr_await", None) is not None and hasattr(inner.cr_await, "cr_frame"):
-        inner = inner.cr_await
-    frame = getattr(inner, "cr_frame", None)
-    module = frame.f_globals.get("__name__", "") if frame is not None else ""
-    name = getattr(inner, "__qualname__", "")
-    if type(awaited).__name__ == "_GatheringFuture":
-        module, name = "asyncio", "gather"
-    if hasattr(awaited, "add_done_callback"):
-        host: Any = awaited  # else the host's loop would go on with it, outside of the world
-        host.add_done_callback(lambda future: future.cancelled() or future.exception())
-        host.cancel()
-    if module.startswith("asyncio"):
-        return _no_asyncio(name, loop)
-    what = "None" if awaited is None else f"a {type(awaited).__module__}.{type(awaited).__qualname__}"
-    return WorldError(
-        f"{what} cannot be awaited inside {loop.name}, which runs in virtual time; await what durable_mini gives: "
-        "storage, stubs, fetch, scheduler.wait(ms), gather(...)."
-    )
-
-
-def others_promise(promise: Promise[Any], loop: Loop) -> WorldError:
-    """The error for a promise that somebody else made."""
-    if promise._loop is not loop:
-        return WorldError(
-            f"{promise} belongs to {promise._loop.name}, but {loop.name} is running; an object can only await what "
-            "its own world made."
-        )
-    maker = f"{promise.owner.label}" if promise.owner is not None else "a client"
-    if loop.owner is not None and promise.owner is not None and promise.owner.label == loop.owner.label:
-        maker = f"an earlier instance of {maker}"
-    awaiting = loop.owner.label if loop.owner is not None else "a client"
-    return WorldError(
-        f"{promise} was made by {maker} and is awaited by {awaiting}; an object can only await what its own code made. "
-        "Pass the value in a call instead."
-    )
-
-
-def _explained(error: Exception, loop: Loop) -> Exception:
-    """An error that asyncio raises where no host loop runs helps nobody: say what to use instead."""
-    trace = error.__traceback__
-    while trace is not None and not _is_asyncio(trace.tb_frame):
-        trace = trace.tb_next
-    if trace is None:
-        return error
-    explained = _no_asyncio(trace.tb_frame.f_code.co_qualname, loop)
-    explained.__cause__ = error
-    return explained
-
-
-def _is_asyncio(frame: FrameType) -> bool:
-    return bool(frame.f_globals.get("__name__", "").partition(".")[0] == "asyncio")
-
-
-def _no_asyncio(name: str, loop: Loop) -> WorldError:
-    name = name.removesuffix(".__aexit__").removesuffix(".__aenter__")
-    instead = _HERE.get(name.lower(), "scheduler.wait(ms), gather(...), all_settled(...) or race(...)")
-    return WorldError(f"asyncio.{name}() cannot be awaited inside {loop.name}; use {instead}.")
 
 
 class Timer:
@@ -501,7 +185,7 @@ class Loop:
             task.step()
             return task
         if isinstance(result, Promise):
-            result.when_settled(partial(_tell, done))
+            result.when_settled(partial(tell, done))
         else:
             done.fulfil(result)
         return None
@@ -647,7 +331,7 @@ class Loop:
         depth = 0
         while frame is not None:
             if frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
-                if depth > 0 and frame.f_code in _CALLS_LEARNER_CODE:
+                if depth > 0 and frame.f_code in CALLS_LEARNER_CODE:
                     raise KeyboardInterrupt
                 return
             frame = frame.f_back

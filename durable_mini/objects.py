@@ -9,18 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from durable_mini import draws, errors, values
 from durable_mini.alarms import Outcome
+from durable_mini.calls import CLIENT, Call, refuse
 from durable_mini.http import Request, Response
 from durable_mini.ids import DurableObjectId, IdFactory
-from durable_mini.instance import CLIENT, Call, Instance, Realm, refuse
+from durable_mini.instance import Instance
 from durable_mini.limits import US_PER_MS
-from durable_mini.loop import Promise, calls_learner_code, running
+from durable_mini.promise import Promise, running
 from durable_mini.storage import Database, DurableObjectStorage
 from durable_mini.storage.alarm import AlarmSlot
 from durable_mini.storage.keyvalue import KeyValue
+from durable_mini.task import calls_learner_code
+
+if TYPE_CHECKING:
+    from durable_mini.realm import Realm
 
 T = TypeVar("T")
 

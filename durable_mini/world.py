@@ -14,10 +14,13 @@ from durable_mini.alarms import Scheduler
 from durable_mini.clock import microseconds
 from durable_mini.draws import Draw, Drawer, Uniform
 from durable_mini.faults import EVICT, RAISE, RESTART, Fault, FaultPlan, Injector
-from durable_mini.instance import Instance, Realm, drop_timers_of_the_dead
+from durable_mini.instance import Instance, drop_timers_of_the_dead
 from durable_mini.limits import COMPAT_DATE, DELETE_ALL_DELETES_ALARM, US_PER_MS, WORLD_START_MS, Limits
-from durable_mini.loop import Loop, Promise, Task, foreign, running
+from durable_mini.loop import Loop
 from durable_mini.objects import Environment, Namespace, Record, Stub
+from durable_mini.promise import Promise, running
+from durable_mini.realm import Realm
+from durable_mini.task import Task, foreign
 from durable_mini.trace import Trace
 
 T = TypeVar("T")

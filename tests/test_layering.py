@@ -20,12 +20,12 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "durable_mini"
 FLOORS = [
     {"errors", "limits"},
-    {"trace", "draws", "faults", "loop"},
+    {"trace", "draws", "faults", "promise", "task", "loop"},
     {"clock", "values", "gates"},
     {"console", "combine"},
     {"storage"},
     {"alarms", "http"},
-    {"ids", "instance"},
+    {"ids", "realm", "calls", "runs", "instance"},
     {"objects"},
     {"world"},
     {"reference", "figures", "explore", "sweep", "workload", "services"},

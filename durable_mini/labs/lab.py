@@ -19,8 +19,8 @@ from durable_mini.world import World
 
 if TYPE_CHECKING:
     from durable_mini.figures.recorded import Recording
-    from durable_mini.loop import Promise
     from durable_mini.objects import Stub
+    from durable_mini.promise import Promise
     from durable_mini.trace import Trace
 
 SIGNS: Final = {"good": "✓", "bad": "✕", "neutral": "○"}

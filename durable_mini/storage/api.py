@@ -12,12 +12,13 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini import errors
-from durable_mini.loop import Promise, calls_learner_code
 from durable_mini.storage.alarm import AlarmSlot, alarm_time
 from durable_mini.storage.keyvalue import KeyValue, Missing
 from durable_mini.storage.sql import Sql
+from durable_mini.task import calls_learner_code
 
 if TYPE_CHECKING:
+    from durable_mini.promise import Promise
     from durable_mini.storage.database import Database
 
 

@@ -1,0 +1,38 @@
+"""What all objects of a world share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from durable_mini.alarms import Scheduler
+    from durable_mini.faults import Injector
+    from durable_mini.limits import Limits
+    from durable_mini.loop import Loop
+
+
+class Realm:
+    """What every object of a world shares."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        scheduler: Scheduler,
+        *,
+        limits: Limits,
+        seed: int,
+        eviction_us: int,
+        keep_alarm: bool,
+        watch: dict[str, str],
+    ) -> None:
+        self.loop = loop
+        self.scheduler = scheduler
+        self.limits = limits
+        self.seed = seed
+        self.eviction_us = eviction_us
+        self.keep_alarm = keep_alarm
+        self.watch = watch
+        """Queries by name that are run after each commit, for the trace."""
+        self.faults: Injector | None = None
+        self.down = False
+        """The process is away (a restart with downtime): calls are refused."""
