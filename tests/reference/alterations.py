@@ -1,4 +1,4 @@
-"""Every value of a recording that is compared, and ways to alter it so that it no longer agrees."""
+"""Everything in a recording that is compared, and ways to alter it so that it no longer agrees."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from typing import Any, NamedTuple
 BEYOND_MS = 60
 """How much further than the tolerance an altered time moves."""
 
-IN_THE_INVARIANT = frozenset(
-    {"scheduledTime", "at", "value_in_ms", "current_in_ms", "is_null", "current_null", "changed", "alarm", "alarm_at"}
-)
-"""Values that the invariant of a re-arming chain speaks of."""
+DROPPED, DOUBLED = "an event that is dropped", "an event that comes twice"
+NO_REPLY, NO_FINAL = "a reply that is removed", "a final state that is removed"
 
 
 class Spot(NamedTuple):
@@ -26,28 +24,21 @@ class Spot(NamedTuple):
 
 
 def spots(document: dict[str, Any]) -> Iterator[Spot]:
-    """The compared values of a recording: all of them, or those that its invariant speaks of."""
-    if document["compare"].get("invariant") is None:
-        yield from _all_spots(document)
-    else:
-        yield from (
-            spot
-            for spot in _all_spots(document)
-            if spot.path[-1] in IN_THE_INVARIANT and spot.path[0] in ("events", "final")
-        )
-
-
-def _all_spots(document: dict[str, Any]) -> Iterator[Spot]:
+    """The compared values of a recording, and the parts of it that must be there."""
     for index, (_t, name, event, details) in enumerate(document["events"]):
         if name.startswith("$"):
             continue
         yield Spot(("events", index, 2), "the name of an event")
+        yield Spot(("events", index), DROPPED)
+        yield Spot(("events", index), DOUBLED)
         if event != "constructor":
             yield Spot(("events", index, 0), "the time of an event")
         yield from _leaves(details, ("events", index, 3), "a detail of an event")
     for index, (_tag, reply, _times) in enumerate(document["replies"]):
+        yield Spot(("replies", index), NO_REPLY)
         yield from _leaves(reply, ("replies", index, 1), "a reply")
     for name, final in document["final"].items():
+        yield Spot(("final", name), NO_FINAL)
         yield from _leaves(final, ("final", name), "a final value")
 
 
@@ -63,12 +54,18 @@ def _leaves(value: Any, path: tuple[Any, ...], what: str) -> Iterator[Spot]:
 
 
 def altered(document: dict[str, Any], spot: Spot, rng: random.Random) -> dict[str, Any]:
-    """A copy of the document with the value at ``spot`` altered."""
+    """A copy of the document with what is at ``spot`` altered."""
     copied = copy.copy(document)
     holder: Any = copied
     for step in spot.path[:-1]:
         holder[step] = copy.copy(holder[step])  # only what lies on the way
         holder = holder[step]
+    if spot.what == DOUBLED:
+        holder.insert(spot.path[-1], holder[spot.path[-1]])
+        return copied
+    if spot.what in (DROPPED, NO_REPLY, NO_FINAL):
+        del holder[spot.path[-1]]
+        return copied
     tolerance = document["compare"]["time_tolerance_ms"]
     key = spot.path[-1]
     is_time = spot.what == "the time of an event" or (isinstance(key, str) and key.endswith("_ms"))
@@ -111,7 +108,7 @@ def only(document: dict[str, Any], name: str) -> dict[str, Any]:
         "steps": [step for step in document["steps"] if step[2:3] == [name] or step[1] == "config"],
         "events": [event for event in document["events"] if event[1] == name],
         "replies": [reply for reply in document["replies"] if reply[0] in tags],
-        "final": {name: document["final"][name]},
+        "final": {given: final for given, final in document["final"].items() if given == name},
     }
 
 

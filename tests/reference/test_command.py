@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from dataclasses import asdict
@@ -79,10 +80,46 @@ def test_a_set_aside_that_is_not_needed_makes_the_status_1(tmp_path: Path, capsy
     assert "one X: the set-aside for replies.x.ok[0] is not needed any more." in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("parts", "verdict"),
+    [
+        ({"steps": [request(0, "X", [["somethingNew"]], "x")], "replies": []}, "not yet supported: somethingNew"),
+        ({"steps": [], "replies": [], "final": {"X": {}}}, "nothing to compare"),
+    ],
+)
+def test_where_no_object_was_compared_the_status_is_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], parts: dict[str, Any], verdict: str
+) -> None:
+    assert main([str(written(tmp_path, "none", **parts))]) == 2
+    captured = capsys.readouterr()
+    assert captured.out.startswith(f"none X: {verdict}\nObjects compared: 0; equal: 0; differing: 0;")
+    assert captured.err == "Nothing was compared.\n"
+
+
+@pytest.mark.parametrize("level", [logging.NOTSET, logging.DEBUG])
+@pytest.mark.parametrize("path", [WORKERD / "s01_normal.json", Path("no such file")], ids=["a recording", "no file"])
+def test_the_command_leaves_logging_as_it_was(path: Path, level: int) -> None:
+    logger = logging.getLogger("durable_mini")
+    before = logger.level
+    logger.setLevel(level)
+    try:
+        main([str(path)])
+        assert logger.level == level
+    finally:
+        logger.setLevel(before)
+
+
 def test_several_paths_may_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(written(tmp_path, "one")), str(written(tmp_path, "two"))]) == 0
     assert "Objects compared: 4;" in capsys.readouterr().out
 
+
+def with_rules(**rules: Any) -> str:
+    return json.dumps(document(compare={**document()["compare"], **rules}))
+
+
+A = answered("a", [], 0, 1)
+STEP = request(0, "X", [], "a")
 
 BAD: list[tuple[str, str | None, str]] = [
     ("no such file", None, "there is no such file."),
@@ -97,6 +134,14 @@ BAD: list[tuple[str, str | None, str]] = [
     ("a step for nobody", json.dumps(document(steps=[[0, "rpc", None, []]])), "step 0, a rpc, should name an object."),
     ("a bad event", json.dumps(document(events=[[1, "X"]])), "event 0 should be [t_ms, object, event, details]."),
     ("a bad reply", json.dumps(document(replies=[["a"]])), "reply 0 should be [tag, value, {sent, done}]."),
+    ("an unknown part", with_rules(exact=["finals"]), "compare names 'finals' in 'exact'; it may name event_order, "),
+    ("a part that is no name", with_rules(exact=["final", 5]), "'exact' of compare should hold strings only."),
+    ("no part", with_rules(exact=[]), "an empty 'exact' and no 'invariant', so nothing would be compared."),
+    ("keys that are no names", with_rules(ignore_keys=[{}]), "'ignore_keys' of compare should hold strings only."),
+    ("a reply to nobody", json.dumps(document(replies=[A])), "a reply with the tag 'a', and no step has it."),
+    ("two replies", json.dumps(document(steps=[STEP], replies=[A, A])), "2 replies have the tag 'a', and a call is"),
+    ("two calls", json.dumps(document(steps=[STEP, STEP], replies=[A])), "2 calls have the tag 'a', so its reply"),
+    ("no objects", json.dumps(document()), "holds nothing to compare: no step, event or final names an object."),
     ("a bad operation", json.dumps(document(steps=[[0, "rpc", "X", [7], "a"]])), "7 should be an operation"),
 ]  # fmt: skip
 
