@@ -6,12 +6,13 @@ The equals of asyncio's functions for code that runs in virtual time, and of Jav
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from durable_mini.errors import WorldError
-from durable_mini.promise import FULFILLED, Promise, running
+from durable_mini.promise import FULFILLED, Promise, running, tell
 from durable_mini.task import Task, others_promise
 
 if TYPE_CHECKING:
@@ -30,48 +31,12 @@ class Settled(NamedTuple):
 
 def gather(*awaitables: Awaitable[Any]) -> Promise[list[Any]]:
     """A promise of all values, in the order given; rejected with the first error."""
-    loop, promises = _promises("gather", awaitables)
-    result: Promise[list[Any]] = Promise(loop, f"gather() of {len(promises)}")
-    missing = len(promises)
-    values: list[Any] = [None] * missing
-
-    def settle(index: int, promise: Promise[Any]) -> None:
-        nonlocal missing
-        if promise._state != FULFILLED:
-            result.reject(promise._value)
-            return
-        values[index] = promise._value
-        missing -= 1
-        if missing == 0:
-            result.fulfil(values)
-
-    for index, promise in enumerate(promises):
-        promise.when_settled(lambda settled, index=index: settle(index, settled))  # type: ignore[misc]
-    if not promises:
-        result.fulfil([])
-    return result
+    return _all("gather", awaitables, lambda promise: promise._value, fails=True)
 
 
 def all_settled(*awaitables: Awaitable[Any]) -> Promise[list[Settled]]:
     """A promise of how each ended; it is never rejected."""
-    loop, promises = _promises("all_settled", awaitables)
-    result: Promise[list[Settled]] = Promise(loop, f"all_settled() of {len(promises)}")
-    missing = len(promises)
-    ends: list[Any] = [None] * missing
-
-    def settle(index: int, promise: Promise[Any]) -> None:
-        nonlocal missing
-        fulfilled = promise._state == FULFILLED
-        ends[index] = Settled("fulfilled", promise._value) if fulfilled else Settled("rejected", None, promise._value)
-        missing -= 1
-        if missing == 0:
-            result.fulfil(ends)
-
-    for index, promise in enumerate(promises):
-        promise.when_settled(lambda settled, index=index: settle(index, settled))  # type: ignore[misc]
-    if not promises:
-        result.fulfil([])
-    return result
+    return _all("all_settled", awaitables, _end_of, fails=False)
 
 
 def race(*awaitables: Awaitable[Any]) -> Promise[Any]:
@@ -80,16 +45,38 @@ def race(*awaitables: Awaitable[Any]) -> Promise[Any]:
     if not promises:
         raise ValueError("race() takes at least one promise; with none it would never settle.")
     result: Promise[Any] = Promise(loop, f"race() of {len(promises)}")
+    for promise in promises:
+        promise.when_settled(partial(tell, result))
+    return result
+
+
+def _all(
+    name: str, awaitables: tuple[Awaitable[Any], ...], take: Callable[[Promise[Any]], Any], *, fails: bool
+) -> Promise[list[Any]]:
+    """What ``take`` makes of each promise once all have settled; with ``fails`` the first error ends it."""
+    loop, promises = _promises(name, awaitables)
+    result: Promise[list[Any]] = Promise(loop, f"{name}() of {len(promises)}")
+    missing = len(promises)
 
     def settle(promise: Promise[Any]) -> None:
-        if promise._state == FULFILLED:
-            result.fulfil(promise._value)
-        else:
+        nonlocal missing
+        missing -= 1
+        if fails and promise._state != FULFILLED:
             result.reject(promise._value)
+        elif missing == 0:
+            result.fulfil([take(one) for one in promises])
 
     for promise in promises:
         promise.when_settled(settle)
+    if not promises:
+        result.fulfil([])
     return result
+
+
+def _end_of(promise: Promise[Any]) -> Settled:
+    if promise._state == FULFILLED:
+        return Settled("fulfilled", promise._value)
+    return Settled("rejected", None, promise._value)
 
 
 def _promises(name: str, awaitables: tuple[Awaitable[Any], ...]) -> tuple[Loop, list[Promise[Any]]]:

@@ -31,10 +31,26 @@ def stream(seed: int, purpose: str, name: str = "", generation: int = 0) -> Call
     return random.Random(stable_hash(seed, purpose, name, generation)).random
 
 
-class Uniform:
+class _Distribution:
+    """Two distributions are equal when their numbers are."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and repr(other) == repr(self)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        numbers = (f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({', '.join(numbers)})"
+
+
+class Uniform(_Distribution):
     """Every value between ``low`` and ``high`` alike."""
 
-    __slots__ = ("high", "low")
+    __slots__ = ("low", "high")  # noqa: RUF023 - in the order of the arguments, for the repr
 
     def __init__(self, low: float, high: float) -> None:
         if not low <= high:
@@ -46,17 +62,8 @@ class Uniform:
         """The value for a draw ``unit`` in [0, 1)."""
         return self.low + (self.high - self.low) * unit
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Uniform) and (other.low, other.high) == (self.low, self.high)
 
-    def __hash__(self) -> int:
-        return hash((self.low, self.high))
-
-    def __repr__(self) -> str:
-        return f"Uniform(low={self.low!r}, high={self.high!r})"
-
-
-class Exponential:
+class Exponential(_Distribution):
     """Waiting times without memory, ``mean`` on average."""
 
     __slots__ = ("mean",)
@@ -69,15 +76,6 @@ class Exponential:
     def at(self, unit: float) -> float:
         """The value for a draw ``unit`` in [0, 1)."""
         return -self.mean * math.log(1.0 - unit)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Exponential) and other.mean == self.mean
-
-    def __hash__(self) -> int:
-        return hash(self.mean)
-
-    def __repr__(self) -> str:
-        return f"Exponential(mean={self.mean!r})"
 
 
 Distribution = Uniform | Exponential

@@ -9,7 +9,9 @@ itself stays what they would find in a search.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 FLAGS: Final = ("remote", "retryable", "overloaded", "durableObjectReset")
 """What Cloudflare sets on an error that crosses a stub; all are bool."""
@@ -49,7 +51,6 @@ BLOCK_TIMEOUT: Final = (
 )
 BLOCK_NESTING: Final = "blockConcurrencyWhile() calls are nested too deeply."
 ALARM_TOO_LONG: Final = "Alarm exceeded its allowed execution time"
-ABORTED: Final = "Application called abort() to reset Durable Object."
 CALL_DEPTH: Final = (
     "Subrequest depth limit exceeded. This request recursed through Workers too many times. This can happen e.g. if "
     "you have a Worker or Durable Object that calls other Workers or objects recursively."
@@ -121,7 +122,7 @@ class ObjectReset(BaseException):
     """
 
 
-def noted(error: BaseException, note: str) -> BaseException:
+def noted(error: E, note: str) -> E:
     """Attach ``note`` to ``error`` and return it."""
     error.add_note(note)
     return error

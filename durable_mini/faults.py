@@ -9,7 +9,6 @@ first call to the outside world that was made there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from durable_mini.errors import Error
@@ -72,36 +71,27 @@ class Fault(NamedTuple):
         )
 
 
-class FaultPlan:
+class FaultPlan(tuple[Fault, ...]):
     """Faults in order; plans do not change, each method gives a longer one. ``World(faults=plan)`` runs it."""
 
-    def __init__(self, faults: Iterable[Fault] = ()) -> None:
-        self.faults = tuple(faults)
+    __slots__ = ()
 
     def raise_after_effect(self, object: str, activity: str = "alarm#0", effect: int = 0) -> FaultPlan:
         """Raise in the code that made the effect, once it has taken effect and was answered."""
-        return FaultPlan((*self.faults, Fault(RAISE, object, activity, effect)))
+        return FaultPlan((*self, Fault(RAISE, object, activity, effect)))
 
     def evict(self, object: str, at_ms: float) -> FaultPlan:
         """Remove the object from memory at ``at_ms``, if it is idle then."""
-        return FaultPlan((*self.faults, Fault(EVICT, object, at_ms=_moment(at_ms, "evict(at_ms=...)"))))
+        return FaultPlan((*self, Fault(EVICT, object, at_ms=_moment(at_ms, "evict(at_ms=...)"))))
 
     def crash(self, object: str, at_ms: float) -> FaultPlan:
         """Kill the object's isolate at ``at_ms``."""
-        return FaultPlan((*self.faults, Fault(CRASH, object, at_ms=_moment(at_ms, "crash(at_ms=...)"))))
+        return FaultPlan((*self, Fault(CRASH, object, at_ms=_moment(at_ms, "crash(at_ms=...)"))))
 
     def restart(self, at_ms: float, downtime_ms: float = 0) -> FaultPlan:
         """Kill the process at ``at_ms`` and start it again after ``downtime_ms``."""
-        return FaultPlan(
-            (
-                *self.faults,
-                Fault(
-                    RESTART,
-                    at_ms=_moment(at_ms, "restart(at_ms=...)"),
-                    downtime_ms=_moment(downtime_ms, "restart(downtime_ms=...)"),
-                ),
-            )
-        )
+        at, away = _moment(at_ms, "restart(at_ms=...)"), _moment(downtime_ms, "restart(downtime_ms=...)")
+        return FaultPlan((*self, Fault(RESTART, at_ms=at, downtime_ms=away)))
 
     @classmethod
     def parse(cls, text: str) -> FaultPlan:
@@ -109,22 +99,10 @@ class FaultPlan:
         return cls(Fault.parse(line) for line in text.splitlines() if line.strip())
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.faults))
+        return "\n".join(map(str, self))
 
     def __repr__(self) -> str:
-        return f"FaultPlan.parse({str(self)!r})" if self.faults else "FaultPlan()"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FaultPlan) and other.faults == self.faults
-
-    def __hash__(self) -> int:
-        return hash(self.faults)
-
-    def __iter__(self) -> Iterator[Fault]:
-        return iter(self.faults)
-
-    def __len__(self) -> int:
-        return len(self.faults)
+        return f"FaultPlan.parse({str(self)!r})" if self else "FaultPlan()"
 
 
 class Injector:

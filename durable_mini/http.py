@@ -32,9 +32,6 @@ class Headers(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def __repr__(self) -> str:
-        return f"Headers({self._values!r})"
-
 
 class _Message:
     """What requests and responses have in common: headers and a body that is read once awaited."""

@@ -48,7 +48,7 @@ class Instance:
         self.alarm_run: AlarmRun | None = None
         self.death: Exception | None = None
         self.object: Any = None
-        self.has_alarm_handler = record.has_alarm_handler
+        self.has_alarm_handler = record.namespace.has_alarm_handler
         self._calls: dict[Call, None] = {}
         self._pending = 0
         self._effects: dict[str, int] = {}
@@ -276,11 +276,11 @@ class Instance:
             if not callable(method):
                 raise errors.Error(errors.NO_FETCH_HANDLER)
             return method  # type: ignore[no-any-return]
-        if name not in self.record.methods:
+        if name not in self.record.namespace.methods:
             error = errors.NoSuchMethod(errors.NO_RPC_METHOD.format(name))
             error.add_note(
                 "A stub reaches the public methods of the class, not alarm() and not names that begin with _. "
-                f"{self.record.class_name} has {', '.join(self.record.methods) or 'none'}."
+                f"{self.record.class_name} has {', '.join(self.record.namespace.methods) or 'none'}."
             )
             raise error
         return getattr(self.object, name)  # type: ignore[no-any-return]
@@ -373,7 +373,7 @@ class Instance:
         run.wall = self.loop.timer(wall, self._alarm_took_too_long, run)
         handler = self.object.alarm
         try:
-            if self.record.alarm_takes_info:
+            if self.record.namespace.alarm_takes_info:
                 result = handler(AlarmInvocationInfo(run.retries, run.scheduled))
             else:
                 result = handler()

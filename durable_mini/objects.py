@@ -110,21 +110,6 @@ class Record:
         self.store = KeyValue(self.database)
         self.slot = AlarmSlot(self.database, self, self._now_ms)
 
-    @property
-    def has_alarm_handler(self) -> bool:
-        """Whether the class has an ``alarm()`` method."""
-        return self.namespace.has_alarm_handler
-
-    @property
-    def alarm_takes_info(self) -> bool:
-        """Whether ``alarm`` takes the ``alarm_info`` argument."""
-        return self.namespace.alarm_takes_info
-
-    @property
-    def methods(self) -> dict[str, None]:
-        """The names that a stub reaches, in order."""
-        return self.namespace.methods
-
     def _now_ms(self) -> int:
         loop = self.realm.loop
         return (loop.start_us + loop.now + loop.spent) // US_PER_MS

@@ -46,7 +46,7 @@ def test_a_plan_reads_back_as_it_was_written() -> None:
 
 
 def test_plans_do_not_change_and_compare_by_content() -> None:
-    short = FaultPlan().evict("A/a", at_ms=5)
+    short: Any = FaultPlan().evict("A/a", at_ms=5)
     longer = short.restart(at_ms=6)
     assert len(short) == 1
     assert len(longer) == 2

@@ -164,36 +164,31 @@ def alarm_time(given: Any) -> int:
     """``given`` in ms since the epoch: an int, a float (truncated) or an aware datetime."""
     if isinstance(given, dt.datetime):
         if given.tzinfo is None:
-            raise _explained(
+            raise errors.noted(
                 TypeError(errors.ALARM_TIME_WRONG_TYPE),
                 "A naive datetime says no moment; give it a timezone, such as datetime.timezone.utc.",
             )
         given = (given - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
     if isinstance(given, bool) or not isinstance(given, (int, float)):
-        raise _explained(
+        raise errors.noted(
             TypeError(errors.ALARM_TIME_WRONG_TYPE),
             f"setAlarm() was given a {type(given).__name__}; it takes milliseconds since the epoch, such as "
             "Date.now() + 500, or an aware datetime.",
         )
     if isinstance(given, float) and not math.isfinite(given):
-        raise _explained(
+        raise errors.noted(
             TypeError(errors.ALARM_TIME_NOT_A_DATE),
             f"setAlarm() was given {given!r}; it takes milliseconds since the epoch, such as Date.now() + 500.",
         )
     time = math.trunc(given)
     if time >= ALARM_TIME_MAX_MS:
-        raise _explained(
+        raise errors.noted(
             TypeError(errors.ALARM_TIME_TOO_LATE),
             f"setAlarm() was given {given!r}; it takes milliseconds (not micro- or nanoseconds) since the epoch.",
         )
     if time <= 0:
-        raise _explained(
+        raise errors.noted(
             TypeError(errors.ALARM_TIME_NOT_POSITIVE),
             f"setAlarm() was given {given!r}; it takes a moment, not a span: Date.now() + 500, or deleteAlarm().",
         )
     return time
-
-
-def _explained(error: TypeError, note: str) -> TypeError:
-    error.add_note(note)
-    return error

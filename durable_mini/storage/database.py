@@ -26,22 +26,18 @@ PAGE_SIZE: Final = 4096
 INTERRUPT_CHECK_OPS: Final = 20_000
 """Steps of SQLite's machine between two looks for an interrupt: well under a millisecond."""
 
-_CRITICAL: Final = {
-    sqlite3.SQLITE_FULL: "SQLITE_FULL",
-    sqlite3.SQLITE_IOERR: "SQLITE_IOERR",
-    sqlite3.SQLITE_NOMEM: "SQLITE_NOMEM",
-    sqlite3.SQLITE_INTERRUPT: "SQLITE_INTERRUPT",
-}
+_CRITICAL: Final = frozenset(
+    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT}
+)
 _PRIMARY: Final = {
     getattr(sqlite3, name): name
-    for name in dir(sqlite3)
-    if name.startswith("SQLITE_") and isinstance(getattr(sqlite3, name), int) and name in {
+    for name in (
         "SQLITE_ERROR", "SQLITE_INTERNAL", "SQLITE_PERM", "SQLITE_ABORT", "SQLITE_BUSY", "SQLITE_LOCKED",
         "SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_INTERRUPT", "SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTFOUND",
         "SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_PROTOCOL", "SQLITE_EMPTY", "SQLITE_SCHEMA", "SQLITE_TOOBIG",
         "SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_MISUSE", "SQLITE_NOLFS", "SQLITE_AUTH", "SQLITE_FORMAT",
         "SQLITE_RANGE", "SQLITE_NOTADB",
-    }
+    )
 }  # fmt: skip
 
 Record = Callable[[str, dict[str, Scalar]], None]
