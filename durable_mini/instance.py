@@ -26,6 +26,7 @@ from durable_mini.task import Task, calls_learner_code
 if TYPE_CHECKING:
     from durable_mini.objects import Record
     from durable_mini.realm import Realm
+    from durable_mini.storage.database import Database
     from durable_mini.trace import Scalar
 
 
@@ -51,6 +52,7 @@ class Instance:
         self.has_alarm_handler = record.namespace.has_alarm_handler
         self._calls: dict[Call, None] = {}
         self._pending = 0
+        self._nothing: Promise[Any] | None = None
         self._effects: dict[str, int] = {}
         self._idle_since = 0
         self._eviction_due = False
@@ -78,8 +80,12 @@ class Instance:
 
     def settled(self, value: Any) -> Promise[Any]:
         """A promise that has ``value``."""
+        if value is None and self._nothing is not None:
+            return self._nothing
         promise: Promise[Any] = Promise(self.loop)
         promise._state, promise._value = FULFILLED, value
+        if value is None and promise.owner is self:
+            self._nothing = promise  # one for all that give nothing: a settled promise does not change
         return promise
 
     def next_turn(self, source: str) -> Promise[Any]:
@@ -194,7 +200,7 @@ class Instance:
         database = self.record.database
         committed = database.in_transaction
         if committed or database.broken is not None:
-            failure = self._commit()
+            failure = self._commit(database)
             if failure is not None:
                 self.die(failure, "object.reset", counts=False)
                 self._close_tasks()
@@ -221,9 +227,8 @@ class Instance:
             self._eviction_due = True
             self.loop.at(self.loop.now + self.realm.eviction_us, self._eviction, background=True)
 
-    def _commit(self) -> errors.Error | None:
+    def _commit(self, database: Database) -> errors.Error | None:
         """Commit the turn's writes; the error if they cannot be kept."""
-        database = self.record.database
         if database.in_transaction and database.broken is None:
             try:
                 self.record.slot.commit()
