@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from durable_mini.errors import WorldError
 from durable_mini.promise import FULFILLED, Promise, running, tell
-from durable_mini.task import Task, others_promise
+from durable_mini.task import Started, Task, others_promise
 
 if TYPE_CHECKING:
     from durable_mini.loop import Loop
@@ -99,7 +99,7 @@ def _promises(name: str, awaitables: tuple[Awaitable[Any], ...]) -> tuple[Loop, 
         elif isinstance(one, CoroutineType):
             promise: Promise[Any] = Promise(loop)
             started = Task(loop, one, loop.owner, promise, activity)
-            promise.source = _Started(one.__name__, started)
+            promise.source = Started(one.__name__, started)
             loop.start_nested(started)
             promises.append(promise)
     return loop, promises
@@ -122,16 +122,3 @@ def _refusal(name: str, awaitables: tuple[Awaitable[Any], ...], loop: Loop | Non
                 f"{name}() outside of an object takes what stubs return; start {one.__name__}() with world.spawn(...)."
             )
     return None
-
-
-class _Started:
-    """Names a coroutine in messages, and leads to what it waits for."""
-
-    __slots__ = ("name", "task")
-
-    def __init__(self, name: str, task: Task) -> None:
-        self.name = name
-        self.task = task
-
-    def __str__(self) -> str:
-        return f"{self.name}()"

@@ -17,8 +17,8 @@ class console:  # noqa: N801 - Cloudflare's spelling
         loop = current("console.log()", "print")
         if loop.trace is not None:
             label = loop.owner.label if loop.owner is not None else "client"
-            text = " ".join(part if isinstance(part, str) else _json(part) for part in parts)
-            loop.trace.record((loop.now + loop.spent, label, "console.log", {"line": text}))
+            line = " ".join(part if isinstance(part, str) else _json(part) for part in parts)
+            loop.trace.record((loop.now + loop.spent, label, "console.log", {"line": line}))
 
 
 def _json(value: Any) -> str:

@@ -127,11 +127,8 @@ def checked(setting: object, what: str, unit: str, low: float, high: float) -> D
             f"World({what}={setting!r}): expected a number {of_unit}, a distribution such as Uniform(0, 1), "
             "or a function of (object, n)."
         )
-    bounds: tuple[float, float] | None = None
-    if isinstance(setting, (int, float)):
-        bounds = (setting, setting)
-    elif isinstance(setting, Uniform):
-        bounds = (setting.low, setting.high)
-    if bounds is not None and not (low <= bounds[0] and bounds[1] <= high):
-        raise ValueError(f"World({what}={setting!r}): expected {low:g} to {high:g} {unit}.")
+    if isinstance(setting, (int, float, Uniform)):
+        ends = (setting.low, setting.high) if isinstance(setting, Uniform) else (setting, setting)
+        if not (low <= ends[0] and ends[1] <= high):
+            raise ValueError(f"World({what}={setting!r}): expected {low:g} to {high:g} {unit}.")
     return setting

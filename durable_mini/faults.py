@@ -11,14 +11,15 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from durable_mini.errors import Error
-
-RAISE: Final = "raise"
+RAISE: Final = "raise after"
+REFUSE: Final = "refuse"
 EVICT: Final = "evict"
 CRASH: Final = "crash"
 RESTART: Final = "restart"
 
-_POINT: Final = re.compile(r"(?P<object>.+)/(?P<activity>[^/]+#\d+)/effect#(?P<number>\d+): raise after")
+_POINT: Final = re.compile(
+    r"(?P<object>.+)/(?P<activity>[^/]+#\d+)/effect#(?P<number>\d+): (?P<what>raise after|refuse)"
+)
 _MOMENT: Final = re.compile(r"at (?P<at>\d+(?:\.\d+)?) ms: (?P<what>evict|crash) (?P<object>.+)")
 _RESTART: Final = re.compile(r"at (?P<at>\d+(?:\.\d+)?) ms: restart(?:, away for (?P<away>\d+(?:\.\d+)?) ms)?")
 
@@ -48,8 +49,8 @@ class Fault(NamedTuple):
     downtime_ms: float = 0
 
     def __str__(self) -> str:
-        if self.what == RAISE:
-            return f"{self.object}/{self.activity}/effect#{self.effect}: raise after"
+        if self.what in (RAISE, REFUSE):
+            return f"{self.object}/{self.activity}/effect#{self.effect}: {self.what}"
         if self.what == RESTART:
             away = f", away for {_exact(self.downtime_ms)} ms" if self.downtime_ms else ""
             return f"at {_exact(self.at_ms)} ms: restart{away}"
@@ -60,7 +61,7 @@ class Fault(NamedTuple):
         """The fault that ``str(fault)`` wrote."""
         text = line.strip()
         if found := _POINT.fullmatch(text):
-            return cls(RAISE, found["object"], found["activity"], int(found["number"]))
+            return cls(found["what"], found["object"], found["activity"], int(found["number"]))
         if found := _RESTART.fullmatch(text):
             return cls(RESTART, at_ms=float(found["at"]), downtime_ms=float(found["away"] or 0))
         if found := _MOMENT.fullmatch(text):
@@ -79,6 +80,10 @@ class FaultPlan(tuple[Fault, ...]):
     def raise_after_effect(self, object: str, activity: str = "alarm#0", effect: int = 0) -> FaultPlan:
         """Raise in the code that made the effect, once it has taken effect and was answered."""
         return FaultPlan((*self, Fault(RAISE, object, activity, effect)))
+
+    def refuse_effect(self, object: str, activity: str = "alarm#0", effect: int = 0) -> FaultPlan:
+        """Let the call to the outside world fail before it takes effect: the connection is refused."""
+        return FaultPlan((*self, Fault(REFUSE, object, activity, effect)))
 
     def evict(self, object: str, at_ms: float) -> FaultPlan:
         """Remove the object from memory at ``at_ms``, if it is idle then."""
@@ -121,11 +126,11 @@ class Injector:
         """The faults of the plan that have not struck so far."""
         return [fault for index, fault in enumerate(self.plan) if index not in self._struck]
 
-    def after_effect(self, label: str, activity: str, number: int) -> Error | None:
-        """The error to raise after effect ``number`` of ``activity``, if the plan has one."""
+    def strikes(self, what: str, label: str, activity: str, number: int) -> bool:
+        """Whether the plan has ``what`` for effect ``number`` of ``activity``; it strikes once."""
         for index, fault in enumerate(self.plan):
-            at_this_point = (fault.what, fault.object, fault.activity, fault.effect) == (RAISE, label, activity, number)
+            at_this_point = (fault.what, fault.object, fault.activity, fault.effect) == (what, label, activity, number)
             if at_this_point and index not in self._struck:
                 self.strike(index)
-                return Error(f"fault: raised after effect {number} of {activity}")
-        return None
+                return True
+        return False

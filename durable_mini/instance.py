@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from durable_mini import errors, values
 from durable_mini.alarms import Outcome
 from durable_mini.calls import Call, deliver_reply, refuse
+from durable_mini.errors import Error
+from durable_mini.faults import RAISE, REFUSE
 from durable_mini.gates import InputGate, OutputGate, Section
 from durable_mini.http import Request, Response
 from durable_mini.limits import US_PER_MS
@@ -169,7 +171,8 @@ class Instance:
             self.die(error, "object.reset", durableObjectReset=True)
         except BaseException as error:
             loop.microtasks.clear()
-            self.die(errors.Error(f"{type(error).__name__}: {self.label} was stopped."), "object.reset")
+            stopped = errors.Error(f"{type(error).__name__}: {self.label} was stopped and reset; its memory is lost.")
+            self.die(stopped, "object.reset", breaks_stubs=False)
             raise
         finally:
             loop.owner = loop.task = None
@@ -298,9 +301,11 @@ class Instance:
             except errors.DataCloneError as error:
                 result, failed = error, True
         if failed:
-            where = errors.line_of(result)
+            thrown, where = result, errors.line_of(result)
             of_the_object = call.kind == "rpc" and not isinstance(result, errors.NoSuchMethod)
             result = errors.carried(result, remote=True)
+            if call.caller is None:  # a cell shows the learner's own lines; between objects the stack is dropped
+                result.__cause__ = thrown
             if of_the_object:  # the runtime's own errors, and those of fetch, do not name the object (recording s17)
                 result.durableObjectId = str(self.record.id)
             if not any(note.startswith("raised in ") for note in getattr(result, "__notes__", ())):
@@ -445,6 +450,12 @@ class Instance:
         loop = self.loop
         self.note("effect.called", effect[2])
         half = round(self.realm.limits.fetch_ms * US_PER_MS / 2)
+        if self._fault_strikes(REFUSE, effect[3], effect[4]):
+            self.note("effect.lost", effect[2])
+            loop.at(
+                loop.now + half, self._effect_fails, (effect[0], effect[1], Error(errors.NETWORK_LOST, retryable=True))
+            )
+            return
         loop.at(loop.now + half, self._effect_applies, effect)
         loop.at(loop.now + 2 * half, self._effect_answers, effect)
 
@@ -457,13 +468,21 @@ class Instance:
             self.note("effect.lost", detail)
             return
         self.note("effect.answered", {**detail, "status": 200})
-        faults = self.realm.faults
-        error = faults.after_effect(self.label, activity, number) if faults is not None else None
-        if error is not None:
-            self.note("fault.injected", {"what": "raise", "after": f"{activity}/effect#{number}"})
-            self._arrived(section, promise.reject, error)
+        if self._fault_strikes(RAISE, activity, number):
+            self._effect_fails((section, promise, Error(f"fault: raised after effect {number} of {activity}")))
         else:
             self._arrived(section, promise.fulfil, Response.json({}))
+
+    def _effect_fails(self, failure: tuple[Section | None, Promise[Response], Error]) -> None:
+        section, promise, error = failure
+        self._arrived(section, promise.reject, error)
+
+    def _fault_strikes(self, what: str, activity: str, number: int) -> bool:
+        faults = self.realm.faults
+        if faults is None or not faults.strikes(what, self.label, activity, number):
+            return False
+        self.note("fault.injected", {"what": what.removesuffix(" after"), "after": f"{activity}/effect#{number}"})
+        return True
 
     # -- the end ---------------------------------------------------------------------------------------
 
@@ -477,14 +496,13 @@ class Instance:
     @property
     def under_way(self) -> str:
         """What keeps the instance from being idle, in words."""
-        parts = []
-        if self._calls:
-            parts.append(f"{len(self._calls)} call{'s' if len(self._calls) > 1 else ''}")
-        if self.alarm_run is not None:
-            parts.append("a run of alarm()")
-        if self._pending:
-            parts.append(f"{self._pending} wait{'s' if self._pending > 1 else ''} of its own")
-        return " and ".join(parts) or "a turn"
+        calls, waits = len(self._calls), self._pending
+        parts = [
+            f"{calls} call{'s' if calls > 1 else ''}" if calls else "",
+            "a run of alarm()" if self.alarm_run is not None else "",
+            f"{waits} wait{'s' if waits > 1 else ''} of its own" if waits else "",
+        ]
+        return " and ".join(part for part in parts if part) or "a turn"
 
     def _eviction(self, _: None) -> None:
         self._eviction_due = False
@@ -513,12 +531,14 @@ class Instance:
         counts: bool | None = None,
         retry_alarm: bool = True,
         drop_timers: bool = True,
+        breaks_stubs: bool = True,
         **flags: bool,
     ) -> None:
         """End now: unconfirmed writes are lost, and everybody who waits is told ``error``.
 
         ``counts`` says whether a running alarm's failure counts against the limit; by default
-        it does when its handler had started. Whoever ends many instances drops their timers in
+        it does when its handler had started. Stubs with a call under way are broken, unless it
+        was somebody at the keyboard who ended it (``breaks_stubs``). Whoever ends many instances drops their timers in
         one go (:func:`drop_timers_of_the_dead`), without ``drop_timers``.
         """
         if not self.alive:
@@ -533,6 +553,7 @@ class Instance:
         record.database.broken = None
         self.note(kind, {"instance": self.number, "message": errors.describe(death)})
         for call in [*unsent, *self._calls]:
+            call.on_error = call.on_error if breaks_stubs else None
             self.fail_call(call, death, remote=call.kind == "fetch" and not flags.get("retryable", False))
         run = self.alarm_run
         if run is not None:
@@ -545,12 +566,9 @@ class Instance:
             outcome = Outcome(retry=retry_alarm, counts=counted, message=told)
             self.loop.soon(run.tell_scheduler, outcome)
         if drop_timers:
-            self.loop.drop(self._is_timer_of_mine)
+            drop_timers_of_the_dead(self.loop)
         if self.loop.owner is not self:
             self._close_tasks()
-
-    def _is_timer_of_mine(self, function: Callable[[Any], None]) -> bool:
-        return getattr(function, "__self__", None) is self and getattr(function, "__func__", None) in _TIMERS
 
     def abandon(self) -> None:
         """The world is being closed: run the ``finally`` blocks of what is under way."""

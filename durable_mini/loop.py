@@ -226,11 +226,6 @@ class Loop:
 
     # -- stepping -----------------------------------------------------------------------------
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is left but what runs in the background."""
-        return not self._ready and self._foreground == 0
-
     def _advance(self, promise: Promise[Any] | None, until: int | None, give_up: Callable[[], bool] | None) -> str:
         """Run events; ``done``, ``idle`` (nothing left) or ``slice`` (let the host breathe)."""
         ready = self._ready

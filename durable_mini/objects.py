@@ -184,12 +184,9 @@ class Record:
         """The scheduler has given up: clear the alarm, unless it has another time by now."""
         instance = self.instance
         if instance is not None and instance.gate.busy:  # a turn's writes are not this one's to commit
-            instance.enter(None, self._abandon, scheduled)
+            instance.enter(None, self.slot.abandon, scheduled)
         elif self.slot.abandon(scheduled):
             self.slot.commit()
-
-    def _abandon(self, scheduled: int) -> None:
-        self.slot.abandon(scheduled)
 
     def start(self) -> Instance:
         """Bring an instance into memory; it is dead already if its constructor raised."""
@@ -392,11 +389,6 @@ class Namespace(Generic[T]):
             length += 8
             label = f"{self.class_name}/{digits[:length]}"
         return label
-
-    @property
-    def records(self) -> list[Record]:
-        """Every object that was ever addressed, in that order."""
-        return list(self._records.values())
 
     def __repr__(self) -> str:
         return f"<Namespace of {self.class_name}>"

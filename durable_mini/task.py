@@ -106,6 +106,19 @@ class Task:
             self.owner.tasks.pop(self, None)
 
 
+class Started:
+    """What a promise's ``source`` is for a coroutine that was started: its name, and what it waits for."""
+
+    __slots__ = ("name", "task")
+
+    def __init__(self, name: str, task: Task) -> None:
+        self.name = name
+        self.task = task
+
+    def __str__(self) -> str:
+        return f"{self.name}()"
+
+
 _HERE: Final = {
     "sleep": "scheduler.wait(ms)",
     "gather": "gather(...) from durable_mini",

@@ -13,14 +13,14 @@ from durable_mini import draws, errors
 from durable_mini.alarms import Scheduler
 from durable_mini.clock import microseconds
 from durable_mini.draws import Draw, Drawer, Uniform
-from durable_mini.faults import EVICT, RAISE, RESTART, Fault, FaultPlan, Injector
+from durable_mini.faults import EVICT, RAISE, REFUSE, RESTART, Fault, FaultPlan, Injector
 from durable_mini.instance import Instance, drop_timers_of_the_dead
 from durable_mini.limits import COMPAT_DATE, DELETE_ALL_DELETES_ALARM, US_PER_MS, WORLD_START_MS, Limits
 from durable_mini.loop import Loop
 from durable_mini.objects import Environment, Namespace, Record, Stub
 from durable_mini.promise import Promise, running
 from durable_mini.realm import Realm
-from durable_mini.task import Task, foreign
+from durable_mini.task import Started, Task, foreign
 from durable_mini.trace import Trace
 
 T = TypeVar("T")
@@ -231,12 +231,9 @@ class World:
         label = name or coroutine.__name__
         promise: Promise[T] = Promise(self._loop)
         task = Task(self._loop, coroutine, None, promise, label)
-        promise.source = _Client(label, task)
-        self._loop.soon(self._begin, task)
+        promise.source = Started(label, task)
+        self._loop.soon(lambda _: self._loop.client_turn(task.step, None))
         return promise
-
-    def _begin(self, task: Task) -> None:
-        self._loop.client_turn(task.step, None)
 
     # -- what may happen to objects ---------------------------------------------------------------------
 
@@ -291,7 +288,7 @@ class World:
 
     def _plan_faults(self) -> None:
         for index, fault in enumerate(self.faults.plan):
-            if fault.what != RAISE:
+            if fault.what not in (RAISE, REFUSE):
                 due = microseconds(fault.at_ms, f"the fault {str(fault)!r}")
                 self._loop.at(due, self._fault_due, (index, fault), background=True)
 
@@ -356,7 +353,7 @@ class World:
     # -- the scheduler's hands ---------------------------------------------------------------------------
 
     def _records(self) -> list[Record]:
-        return [record for namespace in self._namespaces.values() for record in namespace.records]
+        return [record for namespace in self._namespaces.values() for record in namespace.by_label.values()]
 
     def _find(self, label: str) -> Record:
         return self._namespaces[label.partition("/")[0]].by_label[label]
@@ -420,8 +417,7 @@ class World:
             self._shut()
 
     def __repr__(self) -> str:
-        moment = "closed" if self._loop.closed else f"at {self._loop.now / US_PER_MS:g} ms"
-        return f"<World seed={self.seed} {moment}>"
+        return f"<World seed={self.seed} {'closed' if self._loop.closed else f'at {self._loop.now / US_PER_MS:g} ms'}>"
 
 
 class _Drive:
@@ -436,19 +432,6 @@ class _Drive:
         watcher = self._watcher
         give_up = None if watcher is None else lambda: watcher.busiest is not None
         return self._loop.driven(None, self._until, give_up)
-
-
-class _Client:
-    """Names a client in messages, and leads to what it waits for."""
-
-    __slots__ = ("name", "task")
-
-    def __init__(self, name: str, task: Task) -> None:
-        self.name = name
-        self.task = task
-
-    def __str__(self) -> str:
-        return f"{self.name}()"
 
 
 async def _awaiting(awaitable: Awaitable[T]) -> T:

@@ -102,7 +102,7 @@ def test_events_run_in_order_of_time_and_then_of_scheduling(loop: Loop) -> None:
     loop.soon(note, "a")
     drive(loop)
     assert order == [("a", 0), ("b", 10), ("c", 10), ("late", 20)]
-    assert loop.idle
+    assert loop._due() is None
 
 
 def test_an_event_made_at_this_instant_comes_after_those_already_due(loop: Loop) -> None:
@@ -136,7 +136,7 @@ def test_timers_are_cancelled_and_dropped(loop: Loop) -> None:
     assert rung == ["kept"]
     assert loop.now == 10  # a cancelled timer does not stop the clock
     loop.cancel(kept)
-    assert loop.idle
+    assert loop._due() is None
 
 
 def test_ranked_timers_go_before_the_other_events_of_their_instant(loop: Loop) -> None:
@@ -166,7 +166,7 @@ def test_unwanted_events_are_dropped_and_keep_nobody_waiting(loop: Loop) -> None
 def test_background_events_happen_in_time_but_keep_nothing_going(loop: Loop) -> None:
     order: list[str] = []
     loop.at(10, order.append, "background", background=True)
-    assert loop.idle
+    assert loop._foreground == 0
     drive(loop)
     assert order == []
     drive(loop, until=20)
@@ -194,7 +194,7 @@ def test_clearing_drops_everything(loop: Loop) -> None:
     loop.clear()
     drive(loop)
     assert rung == []
-    assert loop.idle
+    assert loop._due() is None
 
 
 def test_endless_microtasks_and_events_are_stopped(loop: Loop) -> None:
