@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-Admitted = Callable[[Any], None]
+Admitted = Callable[[Any], object]
 
 
 class Section:

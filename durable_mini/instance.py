@@ -17,7 +17,7 @@ from durable_mini.alarms import Outcome
 from durable_mini.calls import Call, deliver_reply, refuse
 from durable_mini.errors import Error
 from durable_mini.faults import RAISE, REFUSE
-from durable_mini.gates import InputGate, OutputGate, Section
+from durable_mini.gates import Admitted, InputGate, OutputGate, Section
 from durable_mini.http import Request, Response
 from durable_mini.limits import US_PER_MS
 from durable_mini.loop import TICKS_PER_TURN, Loop
@@ -122,7 +122,7 @@ class Instance:
 
     # -- turns --------------------------------------------------------------------------------------
 
-    def enter(self, section: Section | None, function: Callable[[Any], None], argument: Any) -> None:
+    def enter(self, section: Section | None, function: Admitted, argument: Any) -> None:
         """An event arrives: it runs at once, or waits at the input gate."""
         if not self.alive:
             return

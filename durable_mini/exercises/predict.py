@@ -1,23 +1,33 @@
-"""Predictions: a learner commits to an answer before the result is shown."""
+"""Predictions: a learner commits to an answer, then sees what is the case."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 
-def reveal(prediction: str, options: dict[str, str], answer: str, because: str) -> None:
-    """Print what ``answer`` is and how the prediction compares; ``options`` are the letters and their texts."""
-    given = prediction.strip().lower()
-    if answer not in options:
-        raise ValueError(f"The answer {answer!r} is none of the options {', '.join(options)}.")
-    if not given:
-        said = f"No prediction yet: write {' or '.join(options)} above, and run both cells again."
-    elif given not in options:
-        said = f"{prediction!r} is none of {', '.join(options)}."
-    elif given == answer:
-        said = f"You said {given}, and so it is."
-    else:
-        said = f"You said {given}: {options[given]}."
-    print(said)
-    print(f"It is {answer}: {options[answer]}.")
-    print(textwrap.fill(because, 100))
+@dataclass(frozen=True)
+class Question:
+    """A question with lettered options; ``answer`` is the letter that is right, ``because`` says why."""
+
+    options: Mapping[str, str]
+    answer: str
+    because: str
+
+    def __post_init__(self) -> None:
+        if self.answer not in self.options:
+            raise ValueError(f"The answer {self.answer!r} is none of the options {', '.join(self.options)}.")
+
+    def reveal(self, prediction: object) -> None:
+        """Print how ``prediction``, a letter, compares with what is the case; nothing is told before there is one."""
+        given = prediction.strip().lower() if isinstance(prediction, str) else ""
+        letters = " or ".join(self.options)
+        if given not in self.options:
+            print(f"No prediction yet: write {letters} between the quotes above, and run both cells again.")
+            return
+        if given == self.answer:
+            print(f"You said {given}, and so it is: {self.options[given]}.")
+        else:
+            print(f"You said {given}: {self.options[given]}. It is {self.answer}: {self.options[self.answer]}.")
+        print(textwrap.fill(self.because, 100))

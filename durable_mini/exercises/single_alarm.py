@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from durable_mini.exercises.exercise import Exercise, Plan
-from durable_mini.exercises.solutions import single_alarm as solution
-from durable_mini.faults import FaultPlan
+from durable_mini.exercises.predict import Question
+from durable_mini.exercises.solutions import single_alarm as solutions
+from durable_mini.faults import RESTART, FaultPlan
 from durable_mini.limits import US_PER_MS
 from durable_mini.world import World
 
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 OBJECT = "tenant-42"
 RETRY_MS = 2_600
 """A first retry comes 2 to 2.5 s after the failure."""
+
+RUNS_A_LEASE = 4
+RUNS_BESIDES = 20
+"""Runs of alarm() that a plan allows: more than that is polling."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Grants, what goes wrong meanwhile, and how late a revocation may come."""
+    """Grants, what goes wrong meanwhile, and how late a revocation may come; all times in ms."""
 
     grants: Sequence[Grant]
     horizon: float
@@ -50,11 +57,16 @@ class Scenario:
         world = World(seed=7, faults=plan, alarm_lateness_ms=self.lateness)
         ledgers: Any = world.namespace(cls)
         calls = []
-        for grant in sorted(self.grants, key=lambda grant: grant.at):
-            world.run_sync(world.run_until(world.start + grant.at))
-            # a new stub for each call: one that was made before a restart may be broken
-            calls.append(ledgers.getByName(OBJECT).grant(grant.lease, grant.ttl))
-        world.run_sync(world.run_until(world.start + self.horizon))
+        with _class_attributes(cls) as forget:
+            moments: list[tuple[float, Grant | None]] = [(grant.at, grant) for grant in self.grants]
+            moments += [(fault.at_ms, None) for fault in plan if fault.what == RESTART]
+            for at, grant in sorted(moments, key=lambda moment: moment[0]):
+                world.run_sync(world.run_until(world.start + at))
+                if grant is None:
+                    forget()  # the process has died: what a class keeps in its attributes is gone too
+                else:  # through a new stub: one that was made before a restart may be broken
+                    calls.append(ledgers.getByName(OBJECT).grant(grant.lease, grant.ttl))
+            world.run_sync(world.run_until(world.start + self.horizon))
         for call in calls:
             call.result()
         trace = world.trace
@@ -65,52 +77,98 @@ class Scenario:
         """What went wrong, in one sentence."""
         effects = _effects(trace)
         for lease in dict.fromkeys(grant.lease for grant in self.grants):
-            ends = [grant.at + grant.ttl for grant in self.grants if grant.lease == lease]
-            end = ends[-1]
-            times = effects.get(lease, [])
-            early = [time for time in times if time < end and not _let_go(self.grants, lease, time)]
+            granted = [grant for grant in self.grants if grant.lease == lease][-1]
+            end = granted.at + granted.ttl
+            told = f"{lease}, granted at {_ms(granted.at)} for {_ms(granted.ttl)},"
+            early = [time for time in effects.get(lease, []) if time < end]
             if early:
-                return f"{lease} was revoked at {early[0]:,.0f} ms, but runs until {end:,.0f} ms."
-            times = [time for time in times if time >= end]
+                return f"{told} was revoked at {_ms(early[0])}, before its end."
+            times = [time for time in effects.get(lease, []) if time >= end]
             if not times:
-                until = f"{self.horizon:,.0f} ms"
-                return f"{lease} ran out at {end:,.0f} ms and was not revoked by {until}; {_why(trace, end)}"
+                return f"{told} was not revoked by {_ms(self.horizon)}: {_why(trace, end)}"
             if times[0] > end + self.allowance:
-                return f"{lease} ran out at {end:,.0f} ms and was revoked at {times[0]:,.0f} ms, too late."
+                return f"{told} was revoked only at {_ms(times[0])}: {_why(trace, end)}"
             if len(times) > self.repeats:
-                return f"{lease} was revoked {len(times)} times: at {_list(times)} ms."
+                return f"{told} was revoked {len(times)} times, at {' and '.join(map(_ms, times))}."
+        runs = len(trace.events(kind="alarm.dispatched"))
+        if runs > RUNS_A_LEASE * len(self.grants) + RUNS_BESIDES:
+            return (
+                f"alarm() ran {runs} times for {len(self.grants)} grants: it arms again although nothing is left to do."
+            )
         return None
+
+
+@contextmanager
+def _class_attributes(cls: type) -> Iterator[Callable[[], None]]:
+    """Dicts, lists and sets that a class keeps: ``forget()`` and the end put them back as they were."""
+    kept = [
+        (owner, name, value, copy.deepcopy(value))
+        for owner in cls.__mro__
+        for name, value in vars(owner).items()
+        if isinstance(value, (dict, list, set)) and not name.startswith("__")
+    ]
+
+    def forget() -> None:
+        for _, _, value, before in kept:
+            value.clear()
+            if isinstance(value, list):
+                value.extend(before)
+            else:
+                value.update(before)
+
+    forget()
+    try:
+        yield forget
+    finally:
+        forget()
 
 
 def _effects(trace: Trace) -> dict[str, list[float]]:
     """The moments (ms) at which each lease was revoked."""
     effects: dict[str, list[float]] = {}
     for event in trace.events(kind="effect.applied"):
-        try:
-            lease = json.loads(str(event.detail.get("body")))["lease"]
-        except (ValueError, KeyError, TypeError):
-            continue
-        effects.setdefault(str(lease), []).append(event.t / US_PER_MS)
+        lease = _lease_of(event.detail.get("body"))
+        if lease is not None:
+            effects.setdefault(lease, []).append(event.t / US_PER_MS)
     return effects
 
 
-def _let_go(grants: Sequence[Grant], lease: str, time: float) -> bool:
-    """Whether at ``time`` the lease had run out under a grant that a later one came too late to renew."""
-    known = [grant for grant in grants if grant.lease == lease and grant.at <= time]
-    return bool(known) and known[-1].at + known[-1].ttl <= time
+def _lease_of(body: object) -> str | None:
+    try:
+        lease = json.loads(str(body))["lease"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return str(lease)
 
 
 def _why(trace: Trace, end: float) -> str:
-    """What the object's alarm did around the moment a lease ran out."""
-    sets = [event for event in trace.events(kind="alarm.set") if event.t / US_PER_MS <= end]
-    if not sets:
-        return "no alarm was set before that."
-    due = float(sets[-1].detail["scheduledTime"] or 0) - trace.start_ms
-    return f"the one alarm was set last at {sets[-1].t / US_PER_MS:,.0f} ms, to {due:,.0f} ms."
+    """What the trace tells about a lease that was not revoked when it ended."""
+    nameless = [event for event in trace.events(kind="effect.called") if _lease_of(event.detail.get("body")) is None]
+    if nameless:
+        return f"the calls that went out name no lease; the body was {nameless[0].detail.get('body')!r}."
+    reasons = []
+    for event in trace.events(kind=["process.stopped", "object.evicted", "fault.injected"]):
+        at = _ms(event.t / US_PER_MS)
+        if event.kind == "process.stopped":
+            reasons.append(f"at {at} the process died, and all memory with it")
+        elif event.kind == "object.evicted" and event.t / US_PER_MS < end:
+            reasons.append(f"at {at} the object left memory")
+        elif event.detail.get("what") in ("raise", "refuse"):
+            failed = (
+                "the handler failed after its effect" if event.detail["what"] == "raise" else "its call was refused"
+            )
+            reasons.append(f"at {at} {failed}")
+    sets = trace.events(kind="alarm.set")
+    if sets:
+        due = float(sets[-1].detail["scheduledTime"] or 0) - trace.start_ms
+        reasons.append(f"the one alarm was set last at {_ms(sets[-1].t / US_PER_MS)}, to {_ms(due)}")
+    else:
+        reasons.append("no alarm was ever set")
+    return "; ".join(reasons) + "."
 
 
-def _list(times: Sequence[float]) -> str:
-    return " and ".join(f"{time:,.0f}" for time in times)
+def _ms(value: float) -> str:
+    return f"{value:,.0f} ms".replace(",", " ")
 
 
 def _plan(name: str, scenario: Scenario) -> Plan:
@@ -118,14 +176,17 @@ def _plan(name: str, scenario: Scenario) -> Plan:
 
 
 _AFTER_EFFECT = "{object}/alarm#0/effect#0: raise after"
+_REFUSED = "{object}/alarm#0/effect#0: refuse"
+_AWAY = "at 200 ms: restart, away for 1000 ms"
+A, B, C = "lease-a", "lease-b", "lease-c"
 
 PLANS = (
-    _plan("two leases, the shorter one first", Scenario([Grant("a", 0, 300), Grant("b", 20, 1_500)], 3_000)),
-    _plan("two leases, the longer one first", Scenario([Grant("a", 0, 1_500), Grant("b", 20, 300)], 3_000)),
-    _plan("a lease renewed before it ends", Scenario([Grant("a", 0, 300), Grant("a", 200, 1_000)], 3_000)),
+    _plan("two leases, the shorter one first", Scenario([Grant(A, 0, 300), Grant(B, 20, 1_500)], 3_000)),
+    _plan("two leases, the longer one first", Scenario([Grant(A, 0, 1_500), Grant(B, 20, 300)], 3_000)),
+    _plan("a lease renewed before it ends", Scenario([Grant(A, 0, 300), Grant(A, 200, 1_000)], 3_000)),
     _plan(
-        "a short lease granted while the handler revokes another",
-        Scenario([Grant("a", 0, 300), Grant("b", 311, 50), Grant("c", 312, 900)], 3_000),
+        "short leases granted while the handler revokes another",
+        Scenario([Grant(A, 0, 300), Grant(B, 311, 50), Grant(C, 312, 900)], 3_000),
     ),
     _plan(
         "250 leases that end at one instant",
@@ -134,21 +195,24 @@ PLANS = (
     _plan(
         "the handler fails once, after its effect",
         Scenario(
-            [Grant("a", 0, 300), Grant("b", 20, 280)], 6_000, faults=_AFTER_EFFECT, allowance=RETRY_MS + 200, repeats=2
+            [Grant(A, 0, 300), Grant(B, 20, 280)], 6_000, faults=_AFTER_EFFECT, allowance=RETRY_MS + 200, repeats=2
         ),
+    ),
+    _plan(
+        "the first call to revoke is refused",
+        Scenario([Grant(A, 0, 300), Grant(B, 20, 280)], 6_000, faults=_REFUSED, allowance=RETRY_MS + 200),
     ),
     _plan(
         "the process is away when the alarm is due",
-        Scenario(
-            [Grant("a", 0, 400), Grant("b", 20, 3_000)],
-            6_000,
-            faults="at 200 ms: restart, away for 1000 ms",
-            allowance=1_100,
-        ),
+        Scenario([Grant(A, 0, 400), Grant(B, 20, 3_000)], 6_000, faults=_AWAY, allowance=1_100),
     ),
     _plan(
-        "the alarm comes a minute late",
-        Scenario([Grant("a", 0, 300), Grant("b", 20, 30_000)], 200_000, lateness=60_000, allowance=61_000),
+        "alarms that start in the millisecond they are due",
+        Scenario([Grant(A, 0, 300), Grant(B, 20, 900)], 3_000, lateness=0),
+    ),
+    _plan(
+        "alarms that come up to a minute late",
+        Scenario([Grant(A, 0, 300), Grant(B, 20, 30_000)], 200_000, lateness=60_000, allowance=61_000),
     ),
 )
 
@@ -166,9 +230,19 @@ exercise = Exercise(
             "set or the one that is set is later. Call this from grant(), at the end of alarm() and in the constructor."
         ),
     ),
-    solution=solution,
+    solution=solutions,
 )
+
+replaced = Question(
+    options={"a": "at about 300 ms, when it ends", "b": "at about 1 520 ms, with lease-b", "c": "never"},
+    answer="b",
+    because=(
+        "The second setAlarm replaced the first: the object has one alarm. When it rang, the handler looked into the "
+        "table, found both leases overdue and revoked both, lease-a 1.2 s late."
+    ),
+)
+"""The prediction of the lesson: lease-a for 300 ms, then lease-b for 1 500 ms, each with a plain setAlarm."""
 
 check = exercise.check
 hint = exercise.hint
-solution_text = exercise.solution
+solution = exercise.solution

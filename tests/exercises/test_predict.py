@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import pytest
 
-from durable_mini.exercises import reveal
+from durable_mini.exercises import Question
+from durable_mini.exercises.single_alarm import replaced
 
-OPTIONS = {"a": "never", "b": "twice"}
+QUESTION = Question({"a": "never", "b": "twice"}, answer="b", because="It is delivered at least once.")
+
+
+@pytest.mark.parametrize("prediction", ["", "yes", "c", None, 5])
+def test_nothing_is_told_before_there_is_a_prediction(prediction: object, capsys: pytest.CaptureFixture[str]) -> None:
+    QUESTION.reveal(prediction)
+    assert capsys.readouterr().out == (
+        "No prediction yet: write a or b between the quotes above, and run both cells again.\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("prediction", "first"),
-    [
-        ("", "No prediction yet: write a or b above, and run both cells again."),
-        ("B ", "You said b, and so it is."),
-        ("a", "You said a: never."),
-        ("yes", "'yes' is none of a, b."),
-    ],
+    [("B ", "You said b, and so it is: twice."), ("a", "You said a: never. It is b: twice.")],
 )
-def test_the_first_line_answers_the_prediction(prediction: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
-    reveal(prediction, OPTIONS, answer="b", because="It is delivered at least once.")
-    assert capsys.readouterr().out.splitlines() == [first, "It is b: twice.", "It is delivered at least once."]
+def test_a_prediction_is_compared_with_what_is_the_case(
+    prediction: str, first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    QUESTION.reveal(prediction)
+    assert capsys.readouterr().out.splitlines() == [first, "It is delivered at least once."]
 
 
 def test_an_answer_outside_of_the_options_is_an_error_of_the_lesson() -> None:
     with pytest.raises(ValueError, match="'c' is none of the options a, b"):
-        reveal("a", OPTIONS, answer="c", because="")
+        Question({"a": "never", "b": "twice"}, answer="c", because="")
+
+
+def test_the_question_of_lesson_01_is_answered_with_b(capsys: pytest.CaptureFixture[str]) -> None:
+    replaced.reveal("b")
+    assert capsys.readouterr().out.startswith("You said b, and so it is: at about 1 520 ms, with lease-b.")

@@ -86,6 +86,49 @@ class DeletesFirst(Right):  # type: ignore[misc]
         await self.ensure_alarm()
 
 
+class DeletesEachFirst(Right):  # type: ignore[misc]
+    """Deletes each row before its effect: a failure in between loses the revocation."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec("SELECT id FROM leases WHERE expire_at <= ? LIMIT 100", Date.now()).toArray():
+            self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+            await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+        await self.ensure_alarm()
+
+
+class AtOnce(Right):  # type: ignore[misc]
+    """Runs again at once while rows are left, which can name the very millisecond that is running."""
+
+    async def ensure_alarm(self) -> None:
+        if self.sql.exec("SELECT COUNT(*) AS n FROM leases").one().n:
+            await self.ctx.storage.setAlarm(Date.now())
+
+
+class Polling(Right):  # type: ignore[misc]
+    """Looks into the table every 50 ms, for ever."""
+
+    async def ensure_alarm(self) -> None:
+        await self.ctx.storage.setAlarm(Date.now() + 50)
+
+
+class ClassMemory(DurableObject):
+    """Keeps its leases in the class, which no restart of the world takes away by itself."""
+
+    ends: dict[str, int] = {}  # noqa: RUF012 - the fault
+
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        self.ends[lease_id] = Date.now() + ttl_ms
+        await self.ctx.storage.setAlarm(min(self.ends.values()))
+
+    async def alarm(self) -> None:
+        for lease, end in list(self.ends.items()):
+            if end <= Date.now():
+                await fetch("https://access.example/revoke", method="POST", json={"lease": lease})
+                self.ends.pop(lease, None)
+        if self.ends:
+            await self.ctx.storage.setAlarm(max(min(self.ends.values()), Date.now() + 1))
+
+
 class InMemory(DurableObject):
     """Keeps its leases in memory, which a restart takes away."""
 
@@ -128,7 +171,7 @@ def test_our_own_solution_survives_every_plan() -> None:
 
 
 def test_a_right_answer_written_differently_survives_every_plan() -> None:
-    assert str(exercise.check(KeyValueLedger)).startswith("Right: KeyValueLedger survives all 8 plans.")
+    assert str(exercise.check(KeyValueLedger)).startswith("Right: KeyValueLedger survives all 10 plans.")
 
 
 @pytest.mark.parametrize(
@@ -139,6 +182,10 @@ def test_a_right_answer_written_differently_survives_every_plan() -> None:
         (OnlyOnce, "two leases, the longer one first"),
         (TrustsTheAlarm, "two leases, the shorter one first"),
         (DeletesFirst, "the handler fails once, after its effect"),
+        (DeletesEachFirst, "the first call to revoke is refused"),
+        (ClassMemory, "the process is away when the alarm is due"),
+        (AtOnce, "alarms that start in the millisecond they are due"),
+        (Polling, "two leases, the shorter one first"),
         (InMemory, "the process is away when the alarm is due"),
         (OneBatch, "250 leases that end at one instant"),
     ],
@@ -154,7 +201,10 @@ def test_a_wrong_answer_fails_at_the_plan_that_shows_its_fault(answer: type, pla
 def test_the_story_of_a_failed_plan_names_the_lease_and_the_moments() -> None:
     report = exercise.check(OnlyOnce)
     stories = {line.plan: line.story for line in report.lines}
-    assert stories["two leases, the longer one first"] == ("b ran out at 320 ms and was revoked at 1,511 ms, too late.")
+    assert stories["two leases, the longer one first"] == (
+        "lease-b, granted at 20 ms for 300 ms, was revoked only at 1 511 ms: "
+        "the one alarm was set last at 0 ms, to 1 500 ms."
+    )
 
 
 def test_an_untouched_starter_is_not_attempted() -> None:
@@ -176,8 +226,8 @@ def test_an_answer_that_raises_is_told_where() -> None:
 
     report = exercise.check(MyLedger)
     assert report.outcome is Outcome.RAISED
-    told = r"ZeroDivisionError: a for 300 ms \(raised in MyLedger/tenant-42\.grant\(\) \(grant, line \d+\), at 0 ms\)"
-    assert re.search(told, str(report))
+    where = r"\(raised in MyLedger/tenant-42\.grant\(\) \(grant, line \d+\), at 0 ms\)"
+    assert re.search("ZeroDivisionError: lease-a for 300 ms " + where, str(report))
 
 
 def test_hints_lead_from_a_question_to_the_line() -> None:
@@ -191,3 +241,28 @@ def test_the_solution_is_printed_on_request_only(capsys: pytest.CaptureFixture[s
     exercise.solution()
     assert "class LeaseLedger(DurableObject):" in capsys.readouterr().out
     assert exercise.solution_lines == 25
+
+
+def test_the_story_names_the_process_that_died_and_the_memory_with_it() -> None:
+    stories = {line.plan: line.story for line in exercise.check(InMemory).lines}
+    story = stories["the process is away when the alarm is due"]
+    assert story is not None
+    assert "at 200 ms the process died, and all memory with it" in story
+
+
+def test_a_body_that_names_no_lease_is_told_as_such() -> None:
+    class Nameless(Right):  # type: ignore[misc]
+        async def alarm(self) -> None:
+            for lease in self.sql.exec("SELECT id FROM leases WHERE expire_at <= ?", Date.now()).toArray():
+                await fetch("https://access.example/revoke", method="POST", json={"id": lease.id})
+                self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+            await self.ensure_alarm()
+
+    story = exercise.check(Nameless).lines[0].story
+    assert story is not None
+    assert story.endswith("""the calls that went out name no lease; the body was '{"id": "lease-a"}'.""")
+
+
+def test_a_check_leaves_the_class_as_it_was() -> None:
+    exercise.check(ClassMemory)
+    assert ClassMemory.ends == {}
