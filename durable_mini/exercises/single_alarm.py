@@ -242,7 +242,3 @@ replaced = Question(
     ),
 )
 """The prediction of the lesson: lease-a for 300 ms, then lease-b for 1 500 ms, each with a plain setAlarm."""
-
-check = exercise.check
-hint = exercise.hint
-solution = exercise.solution
