@@ -143,3 +143,27 @@ def test_an_empty_plan_changes_nothing() -> None:
         return world.trace.digest
 
     assert digest(None) == digest(FaultPlan())
+
+
+def test_a_refused_call_takes_no_effect_and_raises_where_it_was_made() -> None:
+    plan = FaultPlan().refuse_effect("Payer/a", "pay#0")
+    assert str(plan) == "Payer/a/pay#0/effect#0: refuse"
+    assert FaultPlan.parse(str(plan)) == plan
+
+    class Payer(DurableObject):
+        async def pay(self) -> Any:
+            try:
+                return (await fetch("https://pay.example/")).status
+            except Error as error:
+                return [error.message, error.retryable]
+
+    world = World(seed=1, faults=plan)
+    stub: Any = world.namespace(Payer).getByName("a")
+    assert world.run_sync(stub.pay()) == ["Network connection lost.", True]
+    assert world.run_sync(stub.pay()) == 200
+    assert kinds(world, "effect") == [
+        "effect.called",
+        "effect.lost",
+        *("effect.called", "effect.applied", "effect.answered"),
+    ]
+    assert world.faults.never_struck == []

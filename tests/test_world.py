@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import traceback
 import weakref
 from typing import Any
 
@@ -501,3 +502,39 @@ def test_an_interrupt_is_never_lost_whenever_it_comes(world: World) -> None:
         world.run_sync(stub.ping())
     del vars(loop)["_advance"]
     assert world.run_sync(stub.ping()) == 1
+
+
+def test_a_stub_survives_an_interrupt_and_its_object_begins_anew(world: World) -> None:
+    class Endless(DurableObject):
+        rounds = 0
+
+        async def run(self) -> None:
+            self.rounds += 1
+            raise KeyboardInterrupt  # as if at the keyboard
+
+        async def count(self) -> int:
+            return self.rounds
+
+    stub: Any = world.namespace(Endless).getByName("e")
+    with pytest.raises(KeyboardInterrupt):
+        world.run_sync(stub.run())
+    assert world.run_sync(stub.count()) == 0
+    assert kinds(world, "object.reset") == ["object.reset"]
+
+
+def test_an_error_in_a_cell_leads_to_the_learners_own_lines(world: World) -> None:
+    class Broken(DurableObject):
+        async def outer(self) -> None:
+            self.inner()
+
+        def inner(self) -> None:
+            raise ZeroDivisionError("oops")
+
+    stub: Any = world.namespace(Broken).getByName("b")
+    with pytest.raises(ZeroDivisionError) as raised:
+        world.run_sync(stub.outer())
+    cause = raised.value.__cause__
+    assert cause is not None
+    names = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
+    assert names[-2:] == ["outer", "inner"]
+    assert raised.value.__notes__[-1].startswith("raised in Broken/b.outer() (inner, line ")
