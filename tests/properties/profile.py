@@ -18,7 +18,7 @@ EXAMPLES: Final = 500
 STEPS: Final = 30
 
 THOROUGH: Final = settings(
-    max_examples=EXAMPLES * 5 // 4,  # some examples are cut short; hold() counts those that are not
+    max_examples=EXAMPLES * 3 // 2,  # some examples are cut short; hold() counts those that are not
     stateful_step_count=STEPS,
     deadline=None,
     derandomize=True,  # the same examples in every run, so that a failure is everybody's

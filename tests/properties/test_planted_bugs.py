@@ -314,6 +314,9 @@ def test_sets_stored_in_the_order_of_their_hashes_are_found(monkeypatch: Patch) 
             return cbor2.CBORTag(258, list(value))
         return tagged(value, *rest)
 
+    one, other = set([0, 8]), set([8, 0])  # noqa: C405 - 0 and 8 meet in one place of the table: order of building shows
+    assert list(one) != list(other)
+    test_value_encoding.stored_alike(one, other)
     monkeypatch.setattr(values, "_canonical", in_any_order)
     with pytest.raises(AssertionError):
-        test_value_encoding.test_equal_sets_are_stored_as_equal_bytes()
+        test_value_encoding.stored_alike(one, other)
