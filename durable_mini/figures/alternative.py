@@ -39,13 +39,13 @@ def described(drawn: Layout, digest: str) -> str:
     ] + [
         (mark.t, mark.event, drawn.lanes[mark.lane].label, mark.label)
         for mark in drawn.marks
-        if mark.label and mark.event >= 0
+        if mark.label and mark.kind != "recorded"
     ]
     entries.sort(key=lambda entry: entry[:2])
     rows = [("ms", "lane", "what")]
     rows += [(words.whole_ms(t).removesuffix(f"{words.SPACE}ms"), lane, what) for t, _, lane, what in entries]
     lines = [_right_aligned(rows)]
-    recorded = [f"{mark.label} at {words.whole_ms(mark.t)}" for mark in drawn.marks if mark.event < 0]
+    recorded = [f"{mark.label} at {words.whole_ms(mark.t)}" for mark in drawn.marks if mark.kind == "recorded"]
     if recorded:
         lines.append(f"{drawn.legend}: {'; '.join(recorded)}")
     if drawn.cut:
@@ -55,7 +55,7 @@ def described(drawn: Layout, digest: str) -> str:
 
 
 def _while(start: int, end: int, label: str) -> str:
-    return f"{label}, until {words.whole_ms(end)}" if end > start else label
+    return f"{label} (to {words.whole_ms(end)})" if end > start else label
 
 
 def _right_aligned(rows: list[tuple[str, str, str]]) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.figures import words
@@ -22,6 +22,19 @@ Phrases = Mapping[str, str]
 """How calls read: method to a format of its arguments, such as ``{"grant": "grant {0}, {1} ms"}``."""
 
 ALL_LANES: Final = -1
+
+
+@dataclass(frozen=True)
+class Landmark:
+    """A moment that matters although no event may stand there, such as the end of a lease."""
+
+    t: int
+    lane: str
+    """The name of the lane it is drawn in, which is made for it; empty if it is not drawn."""
+
+    label: str
+    said: str = ""
+    """What a table says at that moment, the label if empty."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happens at ``t`` µs; ``event`` is its trace event, -1 for what was recorded elsewhere."""
+    """Something that happens at ``t`` µs; ``event`` is its trace event, -1 for landmarks and what was recorded."""
 
     lane: int
     t: int
@@ -83,14 +96,16 @@ def layout(
     until: int | None = None,
     phrases: Phrases | None = None,
     limit: int = MOST_EVENTS,
+    landmarks: Sequence[Landmark] = (),
 ) -> Layout:
     """The layout of ``trace``.
 
     until: the end of the time axis in µs; by default it follows from the last event.
     phrases: how calls of the scenario's methods read.
     limit: how many events are drawn at most.
+    landmarks: moments that are drawn although they are no events.
     """
-    builder = _Builder(trace, phrases or {})
+    builder = _Builder(trace, phrases or {}, landmarks)
     shown = 0
     for event in trace:
         if shown == limit:
@@ -104,14 +119,14 @@ def layout(
         cut = f"cut at {words.whole_ms(last)}: {hidden:,} of {len(trace):,} events are not drawn".replace(",", " ")
         end = last
     else:
-        end = max(last + last // 12 + 1000, until or 0, 1000)
+        end = max(last, until) if until else last + last // 12 + 1000
     return builder.finished(end, shown, cut, recording)
 
 
 class _Builder:
     """Collects spans and marks while it reads the trace."""
 
-    def __init__(self, trace: Trace, phrases: Phrases) -> None:
+    def __init__(self, trace: Trace, phrases: Phrases, landmarks: Sequence[Landmark]) -> None:
         self._start_ms = trace.start_ms
         self._reader = Reader(trace.start_ms)
         self._phrases = phrases
@@ -121,7 +136,10 @@ class _Builder:
         self._spans: list[Span] = []
         self._marks: list[Mark] = []
         self._open: dict[tuple[str, ...], Span] = {}
+        self._landmarks = [one for one in landmarks if one.lane]
         self._lane("", "clients")
+        for one in self._landmarks:
+            self._lane("", one.lane)
         for name in self._names:
             for kind in ("object", "alarm", "commits"):
                 self._lane(name, kind)
@@ -239,10 +257,23 @@ class _Builder:
         told = words.shortened(", ".join(dict.fromkeys(written)), 40)
         if event.kind == "storage.commit":
             self._mark(event, "commits", "commit", told)
+        elif event.kind == "storage.rows":
+            self._rows_of_commit(event)
         elif event.kind == "storage.rolled_back":
             self._mark(event, "commits", "undone", f"rolled back: {told}" if told else "rolled back")
         elif event.kind == "storage.full":
             self._mark(event, "commits", "full", "disk full")
+
+    def _rows_of_commit(self, event: Event) -> None:
+        """A commit's mark stands for the rows that it left as well."""
+        lane = self._lanes[event.object, "commits"]
+        for number in range(len(self._marks) - 1, -1, -1):
+            mark = self._marks[number]
+            if mark.t != event.t:
+                return
+            if mark.lane == lane and mark.kind == "commit":
+                self._marks[number] = replace(mark, event=event.seq)
+                return
 
     def _object(self, event: Event) -> None:
         name, kind = event.object, event.kind
@@ -271,8 +302,9 @@ class _Builder:
         if kind == "alarm.set":
             now = state.alarm.value
             if before is not None and now is not None and before != now:
-                word = "replaces" if now > before else "moved earlier from"
-                self._mark(event, "alarm", "moved", f"{word} {words.whole_ms(before)}")
+                word = "later" if now > before else "earlier"
+                told = f"moved {word}, from {words.whole_ms(before)} to {words.whole_ms(now)}"
+                self._mark(event, "alarm", "moved", told)
         elif kind == "alarm.deleted":
             self._mark(event, "alarm", "removed", "deleted")
         elif kind == "alarm.dispatched":
@@ -280,7 +312,7 @@ class _Builder:
         elif kind == "alarm.succeeded":
             self._end(("run", event.object), event.t)
             stored = state.alarm.stored
-            self._mark(event, "alarm", "done", "done: null" if stored is None else "done")
+            self._mark(event, "alarm", "done", "done, nothing armed" if stored is None else "done")
         elif kind == "alarm.failed":
             self._end(("run", event.object), event.t, "failed")
             if state.instance is not None:
@@ -299,14 +331,14 @@ class _Builder:
             return  # the turn is not over: what follows is told at once
         kind, label = "", ""
         if mode is Mode.ARMED and alarm.committed is not None:
-            kind, label = "armed", f"armed for {words.whole_ms(alarm.committed)}"
+            kind, label = "armed", f"armed until {words.whole_ms(alarm.committed)}"
         elif mode is Mode.RUNNING:
             kind, label = "run", f"run {alarm.started}"
         elif mode is Mode.WAITING:
             waiting = words.delay(event.detail) if event.kind == "alarm.retry_scheduled" else ""
             kind, label = "waiting", f"waiting to retry: {waiting}"
         elif mode is Mode.LOST:
-            kind, label = "lost", f"lost: stored for {words.whole_ms(alarm.value or 0)}, nothing will fire"
+            kind, label = "lost", f"lost: set to {words.whole_ms(alarm.value or 0)}, nothing will fire"
         elif mode is Mode.DOWN:
             kind, label = "waiting", "stored"
         begun = self._open.get(key)
@@ -327,7 +359,9 @@ class _Builder:
         """The layout, with what is still open drawn to the end."""
         for key in list(self._open):
             self._end(key, end)
-        marks = self._marks
+        marks = self._marks + [
+            Mark(self._lanes["", one.lane], one.t, "ends", one.label, -1) for one in self._landmarks if one.t <= end
+        ]
         if recording is not None:
             lanes = {kind: number for (_, kind), number in reversed(self._lanes.items())}
             marks = marks + [

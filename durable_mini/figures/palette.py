@@ -68,6 +68,7 @@ STYLES: Final = {
     "fault": Style("red", "bolt", weight=8),
     "missed": Style("soft", "bolt-open", weight=8),
     "logged": Style("soft", "dot-open", weight=3),
+    "ends": Style("ink", "end", weight=8),
     "recorded": Style("soft", "triangle", weight=2),
     # spans
     "memory": Style("line", fill="panel"),
@@ -99,6 +100,7 @@ GLYPHS: Final = {
     "target": ("M6 0A6 6 0 1 1 -6 0A6 6 0 1 1 6 0M2.5 0A2.5 2.5 0 1 1 -2.5 0A2.5 2.5 0 1 1 2.5 0", False, "◎"),
     "bolt": ("M1.5 -7L-4 1H-0.5L-1.5 7L4 -1.5H0.5Z", True, "↯"),
     "bolt-open": ("M1.5 -7L-4 1H-0.5L-1.5 7L4 -1.5H0.5Z", False, "↯"),
+    "end": ("M-5 0H4M4 -6V6", False, "⊣"),
     "triangle": ("M0 -4L4.5 4H-4.5Z", False, "△"),
 }
 """Glyphs as (SVG path around 0, 0; whether it is filled; the nearest character of text)."""

@@ -63,9 +63,13 @@ def timeline(
     trace: Trace, recording: Recording | None = None, title: str | None = None, phrases: Phrases | None = None
 ) -> Timeline:
     """The timeline of ``trace``; a recording of the real runtime is drawn over it as hollow triangles."""
-    drawn = layout(trace, recording, phrases=phrases)
+    return figure_of(layout(trace, recording, phrases=phrases), trace.digest, title)
+
+
+def figure_of(drawn: Layout, digest: str, title: str | None = None) -> Timeline:
+    """The figure of a layout; ``digest`` is that of its trace."""
     figure = _figure(drawn, title)
-    figure.text = (f"{title}\n" if title else "") + described(drawn, trace.digest)
+    figure.text = (f"{title}\n" if title else "") + described(drawn, digest)
     figure.svg = timeline_svg(drawn, title or "")
     return figure
 
@@ -83,6 +87,7 @@ def _figure(drawn: Layout, title: str | None) -> Timeline:
         traces.append(_recorded(recorded, middles, drawn.legend))
     placed = [(number, label) for number, lane in enumerate(labels) for label in lane.placed]
     title_space, legend_space = (38 if title else 10), (26 if recorded else 0)
+    title_space += 14 if everywhere(drawn) else 0
     at = ticks(drawn.end)
     return Timeline(
         data=traces,

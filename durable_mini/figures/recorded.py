@@ -75,5 +75,10 @@ class Recording:
             elif event == "alarm_throw":
                 moments.append(Moment(t_ms * 1000, "alarm", "alarm() raised"))
             elif event == "effect":
-                moments.append(Moment(t_ms * 1000, "outside", f"effect for lease {detail.get('id')}"))
+                moments.append(Moment(t_ms * 1000, "outside", f"effect for {_lease(detail.get('id'))}"))
         return cls(str(document["name"]), str(document["title"]), str(document["workerd"]), events, tuple(moments))
+
+
+def _lease(name: object) -> str:
+    """The recorded programs call lease-a just a."""
+    return str(name) if str(name).startswith("lease") else f"lease-{name}"

@@ -140,7 +140,7 @@ class Alarm:
         """The alarm in words; moments are filled in by the view."""
         stored = self.stored
         mode = self.shown_mode()
-        if mode is Mode.RUNNING:
+        if mode is Mode.RUNNING and not self.ended:
             return "null (running)" if stored is None else f"{words.moment(stored)} (set while it runs)"
         if stored is None:
             return "null"
@@ -172,6 +172,9 @@ class ObjectState:
 
     written: list[str] = field(default_factory=list)
     """What the open transaction has written."""
+
+    committed: list[str] = field(default_factory=list)
+    """What the newest transaction had written."""
 
     def apply(self, event: Event, start_ms: int) -> None:
         """Take in an event of this object."""
@@ -206,7 +209,7 @@ class ObjectState:
         elif kind in ("alarm.set", "alarm.deleted"):
             self.written.append("alarm")
         elif kind == "storage.commit":
-            self.written.clear()
+            self.committed, self.written = self.written, []
         elif kind == "storage.rolled_back":
             self.written.clear()
             self.alarm.undo()
@@ -268,6 +271,9 @@ class Reader:
         """The table after ``event``, which was the last one taken in; moments are not filled in yet."""
         state = self._focus or ObjectState("")
         table = {"event": words.event(event, self.start_ms)}
+        if event.kind in ("storage.commit", "storage.rows") and state.committed:
+            told = ", ".join(dict.fromkeys(state.committed))
+            table["event"] += f": {words.shortened(told, 60)}"
         if len(self.objects) > 1:
             table["object"] = state.label
         alarm = state.alarm
@@ -324,8 +330,35 @@ def columns(trace: Trace, limit: int | None = None) -> list[Column]:
     return [Column(name, tuple(changes[name][0]), tuple(changes[name][1])) for name in order if name in changes]
 
 
-def state_after(trace: Trace, index: int, t: int | None = None, recording: Recording | None = None) -> dict[str, str]:
+def settled(trace: Trace, index: int) -> int:
+    """The event at which what event ``index`` did is stored and can be seen in the table.
+
+    A write or a setAlarm is followed to its commit within the same instant, a commit to the rows that it left.
+    """
+    event = trace[index]
+    if event.kind in ("storage.write", "alarm.set", "alarm.deleted"):
+        for later in trace.events(kind=("storage.commit", "storage.rolled_back", "object.crashed", "object.reset")):
+            if later.seq > index and later.object == event.object:
+                if later.kind != "storage.commit" or later.t != event.t:
+                    return index
+                event = later
+                break
+    if event.kind == "storage.commit":
+        while event.seq + 1 < len(trace) and _same_commit(event, trace[event.seq + 1]):
+            event = trace[event.seq + 1]
+    return event.seq
+
+
+def _same_commit(event: Event, later: Event) -> bool:
+    return later.kind == "storage.rows" and (later.object, later.t) == (event.object, event.t)
+
+
+def state_after(
+    trace: Trace, index: int, t: int | None = None, recording: Recording | None = None, *, said: str = ""
+) -> dict[str, str]:
     """What the runtime saw right after event ``index``, at ``t`` µs (by default the moment of that event).
+
+    ``said`` takes the event's place in the table where no event stands at ``t``.
 
     An ordered table: row to text. It is computed from the events up to there alone; with a
     recording its last row says how far the real runtime had come.
@@ -339,7 +372,12 @@ def state_after(trace: Trace, index: int, t: int | None = None, recording: Recor
             break
     now = event.t if t is None else t
     table = {name: words.at(text, now) for name, text in reader.rows(event).items()}
-    table = {"event": table.pop("event"), "now": words.whole_ms(now), **table}
+    told = table.pop("event")
+    if said:
+        told = said
+    elif now > event.t:
+        told = f"{told} (at {words.whole_ms(event.t)})"
+    table = {"event": told, "now": words.whole_ms(now), **table}
     if recording is not None:
         table["recorded"] = recording.last(now)
     return table

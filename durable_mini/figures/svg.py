@@ -85,7 +85,7 @@ def _n(number: float) -> str:
 def timeline_svg(drawn: Layout, title: str = "", cursor: int | None = None) -> str:
     """The timeline alone."""
     picture = _Picture()
-    top = 34.0 if title else 8.0
+    top = (34.0 if title else 8.0) + (14 if everywhere(drawn) else 0)
     if title:
         picture.text(16, 22, title, bold=True, size=14)
     bottom = _timeline(picture, drawn, top, cursor)
@@ -191,8 +191,9 @@ def _timeline(picture: _Picture, drawn: Layout, top: float, cursor: int | None) 
         picture.parts.append(f'<path d="M{_n(x - 5)} {_n(top - 8)}h10l-5 7z" fill="{LIGHT["ink"]}"/>')
     end = bottom + 22
     for note in [text for text in (drawn.legend and f"△ {drawn.legend}", drawn.cut) if text]:
-        end += 16
-        picture.text(LEFT, end, note, "soft")
+        for line in _wrapped(note, WIDTH - LEFT - 16):
+            end += 16
+            picture.text(LEFT, end, line, "soft")
     return end
 
 

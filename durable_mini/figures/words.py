@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -89,6 +89,11 @@ def effect_verb(detail: Mapping[str, Scalar], *, past: bool) -> str:
     return _PAST.get(verb, verb) if past else verb
 
 
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: ``lease-a, lease-b and lease-c``."""
+    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
+
+
 def why(detail: Mapping[str, Scalar]) -> str:
     """Why a fault missed, short: of several reasons the first."""
     return str(detail.get("why", "")).partition(" and ")[0]
@@ -96,14 +101,14 @@ def why(detail: Mapping[str, Scalar]) -> str:
 
 @lru_cache(maxsize=512)
 def statement(sql: str) -> str:
-    """An SQL statement, short: ``DELETE leases``; what makes tables is ``schema``."""
+    """An SQL statement, short: ``DELETE leases``, ``CREATE TABLE``."""
     words = sql.split()
     if not words:
         return "SQL"
     verb = words[0].upper()
-    if verb in ("CREATE", "ALTER", "DROP"):
-        return "schema"
     upper = [word.upper() for word in words]
+    if verb in ("CREATE", "ALTER", "DROP"):
+        return " ".join([verb, *[word for word in upper if word in ("TABLE", "INDEX", "VIEW", "TRIGGER")][:1]])
     for before in ("INTO", "FROM", "UPDATE"):
         if before in upper[:-1]:
             return shortened(f"{verb} {words[upper.index(before) + 1].partition('(')[0]}", 32)
@@ -200,7 +205,7 @@ def _storage(what: str, detail: Mapping[str, Scalar]) -> str:
         "confirmed": "confirmed on disk",
         "rolled_back": "rolled back",
         "full": "the disk is full",
-        "rows": f"{detail.get('of')} changed",
+        "rows": "committed",
     }.get(what, what)
 
 
@@ -209,13 +214,13 @@ def _alarm(what: str, detail: Mapping[str, Scalar], start_ms: int) -> str:
     told = shortened(str(detail.get("message", "")), 60)
     retries = detail.get("retryCount")
     return {
-        "set": f"alarm set for {due}",
+        "set": f"alarm set to {due}",
         "deleted": "alarm deleted",
         "due": "alarm due",
         "dispatched": "alarm() starts" + (f", retry {retries}" if retries else ""),
         "succeeded": "alarm() done",
         "failed": f"alarm() raised {told}",
-        "cancelled": f"alarm() cancelled: the alarm for {due} had been moved or deleted",
+        "cancelled": f"alarm() cancelled: the alarm at {due} had been moved or deleted",
         "retry_scheduled": f"retry in {delay(detail)}",
         "abandoned": f"given up after {detail.get('runs')} runs",
     }.get(what, what)

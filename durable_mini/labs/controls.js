@@ -53,9 +53,10 @@ function settingControl(setting, onChange) {
 }
 
 class Controls {
-  // `send` takes what has changed: {settings}, {press}, {seed}.
-  constructor(about, send) {
+  // `send` takes what has changed: {settings}, {press}, {seed}; `hint` a sentence about what cannot be.
+  constructor(about, send, hint) {
     this.settings = {};
+    this.about = about;
     const change = (name, value) => send({ settings: { [name]: value } });
     const moreId = `dm-${++nextId}`;
     this.inView = element("div", { className: "dm-controls" });
@@ -69,14 +70,15 @@ class Controls {
       const chip = element("button", { type: "button", className: "dm-chip", title: fault.help, "aria-pressed": "false" });
       chip.textContent = fault.label;
       chip.dataset.name = fault.name;
-      chip.addEventListener("click", () => send({ press: fault.name }));
+      chip.addEventListener("click", () => send({ press: fault.name, atCursor: fault.at_cursor }));
       return chip;
     });
     const seedId = `dm-${++nextId}`;
-    this.seed = element("input", { type: "number", id: seedId, min: 0, step: 1, className: "dm-seed" });
+    this.seed = element("input", { type: "text", inputMode: "numeric", id: seedId, className: "dm-seed", autocomplete: "off" });
     this.seed.addEventListener("change", () => {
-      const seed = Math.max(0, Math.floor(Number(this.seed.value) || 0));
-      send({ seed });
+      const given = this.seed.value.trim();
+      if (/^\d{1,9}$/.test(given)) send({ seed: Number(given) });
+      else hint(`“${given.slice(0, 20)}” is no seed: a seed is a whole number of at most 9 digits, such as 7.`);
     });
     const dice = element("button", { type: "button", className: "dm-button", "aria-label": "another seed", title: "another seed" }, "⚄");
     dice.addEventListener("click", () => send({ seed: Math.floor(Math.random() * 1000) }));
@@ -96,8 +98,21 @@ class Controls {
   }
 
   show(run) {
-    for (const [name, control] of Object.entries(this.settings)) control.show(run.settings[name]);
+    for (const { name, needs } of this.about.settings) {
+      const { box, show } = this.settings[name];
+      show(run.settings[name]);
+      const idle = Boolean(needs) && !run.settings[needs];
+      box.classList.toggle("dm-idle", idle);
+      for (const input of box.querySelectorAll("input, select")) input.disabled = this.dead || idle;
+    }
     for (const chip of this.chips) chip.setAttribute("aria-pressed", String(run.pressed.includes(chip.dataset.name)));
     this.seed.value = run.seed;
+  }
+
+  // Whether Python is out of reach: nothing can be set then, and what is under "more" can still be read.
+  kill(dead) {
+    this.dead = dead;
+    const fields = this.elements.flatMap((part) => [...part.querySelectorAll("input, select, button")]);
+    for (const field of fields) if (!field.classList.contains("dm-link")) field.disabled = dead;
   }
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from durable_mini.figures import alternative
 from durable_mini.figures.state import state_after
 from durable_mini.figures.svg import lab_svg
-from durable_mini.labs.picture import drawn_layout, subtitle
+from durable_mini.labs.picture import drawn_layout, opening, subtitle
 
 if TYPE_CHECKING:
     from durable_mini.labs.lab import Lab, Outcome
@@ -34,7 +34,7 @@ def static(lab: Lab, outcome: Outcome) -> str:
     overlay = lab.overlay(outcome)
     drawn = drawn_layout(lab, outcome, overlay.recording)
     verdict = lab.verdict(outcome)
-    at = _cursor(lab, outcome)
+    at = opening(lab, outcome)
     table = state_after(outcome.trace, at, recording=overlay.recording)
     story = lab.story(outcome) + (f" {lab.trouble(outcome)}" if lab.trouble(outcome) else "")
     return lab_svg(
@@ -51,7 +51,7 @@ def static(lab: Lab, outcome: Outcome) -> str:
 def plain(lab: Lab, outcome: Outcome) -> str:
     """The lab in words: verdict, story, everything that is drawn, the table at the cursor, the digest."""
     overlay = lab.overlay(outcome)
-    table = state_after(outcome.trace, _cursor(lab, outcome), recording=overlay.recording)
+    table = state_after(outcome.trace, opening(lab, outcome), recording=overlay.recording)
     drawn = drawn_layout(lab, outcome, overlay.recording)
     rows = [(name, value) for name, value in table.items() if name != "now"]
     parts = [
@@ -67,11 +67,6 @@ def plain(lab: Lab, outcome: Outcome) -> str:
         alternative.table(rows),
     ]
     return "\n".join(parts).replace("\u00a0", " ")
-
-
-def _cursor(lab: Lab, outcome: Outcome) -> int:
-    at = lab.verdict(outcome).at
-    return at if at is not None else len(outcome.trace) - 1
 
 
 def _cell() -> tuple[str, int] | None:

@@ -3,6 +3,12 @@
 // To Python goes {settings, plan, seed, press, at_ms, reply}, at most one message at a time; while it is on its way,
 // newer changes wait and go together. Back comes the trait `picture`, a finished run, or `refused`. The time cursor needs no Python.
 
+const RESTARTED = "The kernel was restarted: run this cell again.";
+const NO_ANSWER = "No answer from the kernel: is a cell still running? If the kernel was restarted, run this cell again.";
+const GONE = ["comm_live_update", "comm:close", "destroy"];
+const PATIENCE_MS = 4000; // Python stops a run after 3 s
+const LEAST_WIDTH = 380;
+
 class Lab {
   constructor(model, root) {
     this.model = model;
@@ -12,6 +18,9 @@ class Lab {
     this.next = null; // changes that go when it is back
     this.index = 0;
     this.t = 0;
+    this.said = "";
+    this.dead = false;
+    this.tallest = 0;
     this.touched = false; // whether the cursor was moved by hand
     this.playing = null;
     this._build(root);
@@ -19,6 +28,9 @@ class Lab {
     this.onRefused = () => this._refused(JSON.parse(model.get("refused")));
     model.on("change:picture", this.onPicture);
     model.on("change:refused", this.onRefused);
+    // A model is told once its kernel has gone; a new run of the cell makes a new model.
+    this.onLost = () => this._dead(true);
+    for (const event of GONE) model.on(event, this.onLost);
     this.onPicture();
     this.observer = new ResizeObserver(() => this._redraw());
     this.observer.observe(this.plot);
@@ -27,6 +39,8 @@ class Lab {
   destroy() {
     this.model.off("change:picture", this.onPicture);
     this.model.off("change:refused", this.onRefused);
+    for (const event of GONE) this.model.off(event, this.onLost);
+    clearTimeout(this.patience);
     this.observer.disconnect();
     this._stop();
     clearTimeout(this.telling);
@@ -34,11 +48,15 @@ class Lab {
 
   _build(root) {
     const about = this.model.get("about");
-    this.controls = new Controls(about, (change) => this._change(change));
+    this.controls = new Controls(about, (change) => this._change(change), (sentence) => {
+      this._warn(sentence);
+      this.controls.show(this.run);
+    });
     this.timeline = new Timeline(about, (picked) => {
       this._stop();
       this.touched = true;
       if ("event" in picked) this._goTo(picked.event);
+      else if ("stop" in picked) this._stand(this.run.stops.find((stop) => stop.said && stop.t === picked.stop));
       else this._goAt(picked.t);
     });
     const button = (label, text, action) => {
@@ -62,6 +80,8 @@ class Lab {
       this._goAt(Number(this.scrub.value));
     });
     this.clock = element("span", { className: "dm-clock" });
+    this.count = element("span", { className: "dm-count dm-soft" });
+    this.lost = element("p", { className: "dm-lost", role: "alert", hidden: true });
     const speeds = [["0.1", "× 0.1"], ["0.5", "× 0.5"], ["1", "× 1"], ["4", "× 4"], ["20", "× 20"]];
     this.speed = element("select", { "aria-label": "speed", className: "dm-speed" }, ...speeds.map(([value, text]) => element("option", { value }, text)));
     this.speed.value = "1";
@@ -77,6 +97,7 @@ class Lab {
       this._stop();
       this._step(by);
     };
+    this.body = element("main", {}, this.plot, element("aside", {}, this.heading, this.table));
     this.root = root;
     root.className = "dm-lab";
     root.dataset.view = this.view;
@@ -84,11 +105,12 @@ class Lab {
     root.setAttribute("aria-label", `Lab: ${about.title}`);
     root.append(
       element("header", {}, element("b", {}, about.title), this.subtitle, this.verdict),
+      this.lost,
       ...this.controls.elements,
-      element("main", {}, this.plot, element("aside", {}, this.heading, this.table)),
       element("div", { className: "dm-bar" },
         button("previous event", "◀|", step(-1)), this.play, button("next event", "|▶", step(1)),
-        this.scrub, this.clock, this.speed),
+        this.scrub, this.count, this.clock, this.speed),
+      this.body,
       this.story, this.trouble,
       element("div", { className: "dm-plan" }, element("span", { className: "dm-soft" }, "fault plan"), this.plan, this.undo, this.copy),
       this.code, this.live,
@@ -97,7 +119,9 @@ class Lab {
 
   // -- to and from Python -------------------------------------------------------------------------
 
-  _change(change) {
+  _change({ atCursor, ...change }) {
+    if (this.dead) return;
+    if (atCursor) this.touched = true; // the cursor stays where the fault was asked for
     const before = this.next ?? { settings: {} };
     this.next = { ...before, ...change, settings: { ...before.settings, ...change.settings } };
     if (this.waiting === null) this._send();
@@ -107,17 +131,46 @@ class Lab {
     const { settings, ...rest } = this.next;
     this.next = null;
     this.waiting = `${this.view}-${++this.sent}`;
-    this.model.send({
-      settings: { ...this.run.settings, ...settings },
-      plan: (rest.plan ?? this.run.plan).join("\n"),
-      seed: rest.seed ?? this.run.seed,
-      press: rest.press ?? null,
-      at_ms: Math.round(this.t / 1000),
-      reply: this.waiting,
-    });
+    try {
+      this.model.send({
+        settings: { ...this.run.settings, ...settings },
+        plan: (rest.plan ?? this.run.plan).join("\n"),
+        seed: rest.seed ?? this.run.seed,
+        press: rest.press ?? null,
+        at_ms: this.t / 1000,
+        reply: this.waiting,
+      });
+    } catch {
+      this._dead(true);
+      return;
+    }
+    clearTimeout(this.patience);
+    this.patience = setTimeout(() => this._warn(NO_ANSWER), PATIENCE_MS);
+  }
+
+  // The kernel is gone: without it nothing can be set, and the run on show can still be looked at.
+  _dead(dead) {
+    if (dead === Boolean(this.dead)) return;
+    this.dead = dead;
+    this.waiting = this.next = null;
+    clearTimeout(this.patience);
+    this.root.classList.toggle("dm-dead", dead);
+    this.controls.kill(dead);
+    this.undo.disabled = dead;
+    this._warn(dead ? RESTARTED : "");
+    this.controls.show(this.run);
+  }
+
+  _warn(text) {
+    this._show(this.lost, text);
+    if (text) {
+      clearTimeout(this.telling);
+      this.live.textContent = text;
+    }
   }
 
   _receive(sent) {
+    this._warn("");
     this._newRun(unpack(sent));
     this._answered(sent.reply);
   }
@@ -129,7 +182,11 @@ class Lab {
   }
 
   _answered(reply) {
-    if (reply === this.waiting) this.waiting = null;
+    if (reply === this.waiting) {
+      this.waiting = null;
+      clearTimeout(this.patience);
+      if (!this.dead) this._warn("");
+    }
     if (this.waiting === null && this.next !== null) this._send();
   }
 
@@ -162,60 +219,80 @@ class Lab {
   _redraw() {
     const narrow = this.root.clientWidth < 760;
     this.root.classList.toggle("dm-narrow", narrow);
-    const width = Math.floor(this.plot.clientWidth);
-    if (!this.run || width < 100) return;
+    const room = Math.floor(this.plot.clientWidth);
+    const width = Math.max(room, LEAST_WIDTH); // what is wider scrolls
+    if (!this.run || room < 50) return;
     if (this.timeline.run === this.run && this.timeline.width === width) return;
+    if (this.timeline.width !== width) this.tallest = 0;
     this.timeline.draw(this.run, width, narrow ? 36 : 46); // beside the table there is more height
     this.timeline.move(this.t);
+    // What stands below does not jump when a run needs less room than the one before.
+    this.tallest = Math.max(this.tallest, this.timeline.svg.height.baseVal.value);
+    this.plot.style.minHeight = `${this.tallest}px`;
   }
 
   // -- the time cursor ------------------------------------------------------------------------------
 
-  _goTo(event) {
-    this.index = event;
-    this.t = this.run.times[event];
+  _stand({ t, index, said }) {
+    Object.assign(this, { t, index, said });
     this._moved();
   }
 
+  _goTo(event) {
+    this._stand({ t: this.run.times[event], index: event, said: "" });
+  }
+
+  // To a time: to what happened last by then, and at the very end to what is true there.
   _goAt(t) {
-    this.t = t;
-    this.index = Math.max(0, lastAtMost(this.run.times, t));
-    this._moved();
+    const index = Math.max(0, lastAtMost(this.run.times, t));
+    const there = this.run.stops.find((stop) => stop.said && stop.t === t && stop.index === index);
+    this._stand(there ?? { t, index, said: "" });
+  }
+
+  // The number of the stop the cursor stands on or has passed last.
+  _here() {
+    return this.run.stops.findLastIndex((stop) => inOrder(stop, this) <= 0);
   }
 
   _step(by) {
-    const { steps } = this.run;
+    const { stops } = this.run;
     this.touched = true;
-    const here = lastAtMost(steps, this.index);
-    const between = this.t > this.run.times[this.index]; // after the event: back means to it
-    const to = by < 0 ? (between || steps[here] !== this.index ? here : here - 1) : here + 1;
-    if (to >= 0 && to < steps.length) this._goTo(steps[to]);
-    else if (by > 0) this._goAt(this.run.layout.end);
+    const here = this._here();
+    const on = here >= 0 && inOrder(stops[here], this) === 0; // between two stops, back means to the one before
+    const to = by > 0 ? here + 1 : on ? here - 1 : here;
+    if (to >= 0 && to < stops.length) this._stand(stops[to]);
   }
 
   _leap(by) {
-    const { times } = this.run;
+    const { stops } = this.run;
     this.touched = true;
-    const now = times[this.index];
-    const later = times.find((t) => t > this.t);
-    if (by > 0) this._goAt(later ?? this.run.layout.end);
-    else if (this.t > now) this._goAt(now);
-    else this._goAt(times[lastAtMost(times, now - 1)] ?? 0);
+    const next = by > 0 ? stops.find(({ t }) => t > this.t) : stops.findLast(({ t }) => t < this.t);
+    if (next) this._goAt(next.t);
   }
 
   _moved() {
     const { run, t } = this;
     this.timeline.move(t);
-    Object.assign(this.root.dataset, { t, event: this.index, trace: run.digest });
+    this._intoView();
+    Object.assign(this.root.dataset, { t, event: this.index, said: this.said, trace: run.digest });
     this.scrub.value = t;
     const now = wholeMs(t);
     this.scrub.setAttribute("aria-valuetext", now);
     this.clock.textContent = `${now.slice(0, -3)} of ${wholeMs(run.layout.end)}`;
+    this.count.textContent = `event ${this._here() + 1} of ${run.stops.length}`;
     this.heading.textContent = `What the runtime saw at ${now}`;
-    const table = tableAt(run, this.index, t).filter(([name]) => name !== "now");
+    const table = tableAt(run, this.index, t, this.said).filter(([name]) => name !== "now");
     this._fill(table);
     clearTimeout(this.telling);
-    if (!this.playing) this.telling = setTimeout(() => (this.live.textContent = `${now}: ${table[0][1]}`), 300);
+    if (!this.playing && !this.dead) this.telling = setTimeout(() => (this.live.textContent = `${now}: ${table[0][1]}`), 300);
+  }
+
+  // Where the timeline scrolls, the cursor stays in view.
+  _intoView() {
+    const { plot, timeline } = this;
+    if (!timeline.x || plot.scrollWidth <= plot.clientWidth) return;
+    const x = timeline.x(this.t);
+    if (x < plot.scrollLeft + 20 || x > plot.scrollLeft + plot.clientWidth - 20) plot.scrollLeft = x - plot.clientWidth / 2;
   }
 
   _fill(pairs) {
@@ -275,7 +352,7 @@ class Lab {
       ArrowRight: () => this._step(1),
       PageUp: () => this._leap(-1),
       PageDown: () => this._leap(1),
-      Home: () => this._goTo(0),
+      Home: () => this._stand(this.run.stops[0]),
       End: () => this._goAt(this.run.layout.end),
       " ": null,
     };

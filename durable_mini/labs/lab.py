@@ -8,16 +8,18 @@ static picture for saved notebooks, "copy as code", the learner's own class.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.errors import describe
 from durable_mini.faults import FaultPlan
-from durable_mini.labs.settings import FaultButton, Moment, Setting, Value, Values, values_of
+from durable_mini.labs.settings import FaultButton, Moment, Setting, Value, Values, in_effect, values_of
 from durable_mini.world import World
 
 if TYPE_CHECKING:
+    from durable_mini.figures.layout import Landmark
+    from durable_mini.figures.plot import Timeline
     from durable_mini.figures.recorded import Recording
     from durable_mini.objects import Stub
     from durable_mini.promise import Promise
@@ -130,6 +132,9 @@ class Lab:
     phrases: Mapping[str, str] = field(default_factory=dict)
     """How operations read on the timeline: operation to a format of its arguments."""
 
+    landmarks: Callable[[Outcome], Sequence[Landmark]] = lambda _outcome: ()
+    """Moments of a run that matter although no event may stand there; one without a lane is the end."""
+
     recording: Callable[[Values, FaultPlan], Overlay] = lambda _values, _plan: Overlay(None)
     cls: type[Any] | None = None
     start: Values = field(default_factory=dict)
@@ -220,6 +225,9 @@ class Lab:
             return self.outcome()
         if isinstance(trace, Outcome):
             return trace
+        own = self.outcome()
+        if own.error is None and own.trace.digest == trace.digest:
+            return own
         last = trace[-1].t if len(trace) else 0
         return Outcome(trace, values_of(self.settings, {}, self.start), self.plan, self.seed, last)
 
@@ -255,15 +263,15 @@ class Lab:
     # -- leaving ------------------------------------------------------------------------------------
 
     def code(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> str:
-        """Code that makes the same picture when pasted into a cell."""
+        """Code that makes the same picture when pasted into a cell, and says the verdict."""
         values = values_of(self.settings, settings, self.start)
         plan = self.plan if faults is None else _plan(faults)
         parts = [
             f"{one.name}={_written(values[one.name])}"
             for one in self.shown_settings
-            if not one.more or values[one.name] != one.default
+            if not one.more or (values[one.name] != one.default and in_effect(one, values))
         ]
-        imports = ["from durable_mini.figures import timeline", f"from durable_mini.labs.{self.name} import lab"]
+        imports = [f"from durable_mini.labs.{self.name} import lab"]
         if plan:
             imports.insert(0, "from durable_mini import FaultPlan")
             lines = [
@@ -273,13 +281,25 @@ class Lab:
             given = lines[0] if len(lines) == 1 else "\n        " + "\n        ".join(lines) + "\n    "
             parts.append(f"faults=FaultPlan.parse({given})")
         parts.append(f"seed={self.seed if seed is None else seed}")
-        made = "lab"
         if self.cls is not None:
             other = {key: value for key, value in self.operations.items() if value != key}
-            mapped = f", operations={other!r}" if other else ""
-            made = f"lab(cls={self.cls.__name__}{mapped})"
+            parts[:0] = [f"cls={self.cls.__name__}", *([f"operations={other!r}"] if other else [])]
         body = "".join(f"    {part},\n" for part in parts)
-        return "\n".join(imports) + f"\n\ntrace = {made}.run(\n{body})\ntimeline(trace)\n"
+        return (
+            "\n".join(imports) + f"\n\nsame = lab(\n{body})\n"
+            "trace = same.run()\n"
+            "print(same.verdict(trace))\n"
+            "same.timeline()\n"
+        )
+
+    def timeline(self, title: str | None = None) -> Timeline:
+        """The timeline that the lab starts with, as a figure: the same lanes, words and end."""
+        from durable_mini.figures.plot import figure_of
+        from durable_mini.labs.picture import drawn_layout
+
+        outcome = self.outcome()
+        drawn = drawn_layout(self, outcome, self.overlay(outcome).recording)
+        return figure_of(drawn, outcome.trace.digest, title)
 
     def show(self) -> None:
         """Display the lab: the widget in a live notebook, the static picture elsewhere."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.figures.layout import MOST_EVENTS, Layout, as_columns, deltas, layout
 from durable_mini.figures.palette import GLYPHS, STYLES
-from durable_mini.figures.state import Column, columns
+from durable_mini.figures.state import Column, columns, settled
 
 if TYPE_CHECKING:
     from durable_mini.figures.recorded import Recording
@@ -28,7 +29,27 @@ def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit:
     """The layout of a run, with the lab's words."""
     # where several operations are one method, the first one's words are taken
     phrases = {lab.operations[operation]: text for operation, text in reversed(list(lab.phrases.items()))}
-    return layout(outcome.trace, recording, until=outcome.until_us, phrases=phrases, limit=limit)
+    return layout(
+        outcome.trace, recording, until=outcome.until_us, phrases=phrases, limit=limit, landmarks=lab.landmarks(outcome)
+    )
+
+
+def opening(lab: Lab, outcome: Outcome) -> int:
+    """The event that the cursor stands on at first: what the verdict turns on, once it is stored."""
+    at = lab.verdict(outcome).at
+    return settled(outcome.trace, at) if at is not None else len(outcome.trace) - 1
+
+
+def landmark_stops(lab: Lab, outcome: Outcome, drawn: Layout) -> list[tuple[int, int, str]]:
+    """Where the cursor stops beside events: the moment, the event before it, and what the table says there."""
+    times = [event.t for event in outcome.trace][: drawn.events]
+    stops = []
+    for one in lab.landmarks(outcome):
+        t = one.t if one.lane else drawn.end
+        before = bisect_left(times, t) if one.lane else len(times)
+        if t <= drawn.end:
+            stops.append((t, max(0, before - 1), one.said or one.label))
+    return sorted(stops, key=lambda stop: stop[:2])
 
 
 def picture(lab: Lab, outcome: Outcome, reply_to: object = None) -> str:
@@ -51,15 +72,15 @@ def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int) -> dict[s
     overlay = lab.overlay(outcome)
     drawn = drawn_layout(lab, outcome, overlay.recording, limit)
     verdict = lab.verdict(outcome)
-    cursor = verdict.at if verdict.at is not None and verdict.at < drawn.events else drawn.events - 1
+    cursor = min(opening(lab, outcome), drawn.events - 1)
+    steps = [event.seq for event in outcome.trace if event.kind not in NO_STEP and event.seq < drawn.events]
     recording = overlay.recording
     return {
         "reply": reply_to,
         "layout": as_columns(drawn),
         "times": deltas([event.t for event in outcome.trace][: drawn.events]),
-        "steps": deltas(
-            [event.seq for event in outcome.trace if event.kind not in NO_STEP and event.seq < drawn.events]
-        ),
+        "steps": deltas([seq for seq in steps if _whole(outcome.trace, seq, drawn.events)]),
+        "stops": landmark_stops(lab, outcome, drawn),
         "table": _table(outcome.trace, drawn.events),
         "recorded": [[moment.t, moment.label] for moment in recording.moments] if recording is not None else None,
         "overlay": overlay.note,
@@ -75,6 +96,14 @@ def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int) -> dict[s
         "subtitle": subtitle(lab, outcome),
         "digest": outcome.trace.digest[:16],
     }
+
+
+def _whole(trace: Trace, seq: int, events: int) -> bool:
+    """Whether the table is of one piece here: a commit is, once the rows that it left have been told."""
+    return trace[seq].kind not in ("storage.commit", "storage.rows") or settled(trace, seq) in (
+        seq,
+        *range(events, len(trace)),
+    )
 
 
 def subtitle(lab: Lab, outcome: Outcome) -> str:
@@ -110,7 +139,9 @@ def description(lab: Lab) -> dict[str, Any]:
     return {
         "title": lab.title,
         "settings": [setting.described() for setting in lab.shown_settings],
-        "faults": [{"name": one.name, "label": one.label, "help": one.help} for one in lab.faults],
+        "faults": [
+            {"name": one.name, "label": one.label, "help": one.help, "at_cursor": one.at_cursor} for one in lab.faults
+        ],
         "styles": {
             kind: [style.tone, style.glyph, style.fill, style.dashed, style.weight] for kind, style in STYLES.items()
         },

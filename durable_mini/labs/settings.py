@@ -11,6 +11,9 @@ from durable_mini.faults import FaultPlan
 if TYPE_CHECKING:
     from durable_mini.trace import Trace
 
+SAME_PLACE_MS = 0.5
+"""Cursors that are closer to each other read the same."""
+
 Value = int | str | bool
 Values = Mapping[str, Value]
 
@@ -28,6 +31,9 @@ class Slider:
     more: bool = False
     """Whether it stands under "more"."""
 
+    needs: str = ""
+    """The toggle without which it has no effect."""
+
     off: str = ""
     """What 0 means, in words, where it is no number like the others ("not granted")."""
 
@@ -42,7 +48,7 @@ class Slider:
         """The setting for the front-end."""
         return {
             "kind": "slider", "name": self.name, "label": self.label, "stops": self.stops, "unit": self.unit,
-            "help": self.help, "more": self.more, "off": self.off,
+            "help": self.help, "more": self.more, "off": self.off, "needs": self.needs,
         }  # fmt: skip
 
 
@@ -95,6 +101,11 @@ class Toggle:
 Setting = Slider | Choice | Toggle
 
 
+def in_effect(setting: Setting, values: Values) -> bool:
+    """Whether a setting changes anything: some do only beside a toggle that is on."""
+    return not (isinstance(setting, Slider) and setting.needs) or bool(values[setting.needs])
+
+
 @dataclass(frozen=True)
 class Moment:
     """Where a fault button was pressed."""
@@ -108,10 +119,20 @@ class Moment:
     trace: Trace
     values: Values
 
+    @property
+    def after_ms(self) -> float:
+        """Where a fault goes that strikes after what stands at the cursor: a whole ms if nothing lies between."""
+        t = round(self.at_ms * 1000)
+        whole = round(t / 1000) * 1000
+        times = {event.t for event in self.trace}
+        if not any(min(t, whole) <= one <= max(t, whole) for one in times):
+            return whole / 1000
+        return (t + 1 if t in times else t) / 1000
+
 
 @dataclass(frozen=True)
 class FaultButton:
-    """A button under "break it": it lengthens the fault plan, and takes its faults out again."""
+    """A button under "break it": it lengthens the fault plan, moves its fault, and takes it out again."""
 
     name: str
     label: str
@@ -120,16 +141,20 @@ class FaultButton:
 
     add: Callable[[FaultPlan, Moment], FaultPlan]
     help: str = ""
+    at_cursor: bool = False
+    """Whether its fault strikes at the time cursor."""
 
     def pressed(self, plan: FaultPlan) -> bool:
         """Whether the plan has a fault of this button."""
         return any(fault.what == self.what for fault in plan)
 
     def press(self, plan: FaultPlan, moment: Moment) -> FaultPlan:
-        """The plan with a fault of this button, or without them if it had one."""
-        if self.pressed(plan):
-            return FaultPlan(fault for fault in plan if fault.what != self.what)
-        return self.add(plan, moment)
+        """The plan with this button's fault at the cursor, or without it if it is there already."""
+        others = FaultPlan(fault for fault in plan if fault.what != self.what)
+        there = [fault for fault in plan if fault.what == self.what]
+        if there and (not self.at_cursor or any(abs(one.at_ms - moment.at_ms) < SAME_PLACE_MS for one in there)):
+            return others
+        return self.add(others, moment)
 
 
 def values_of(

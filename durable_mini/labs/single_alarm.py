@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from durable_mini.clock import Date
 from durable_mini.faults import EVICT, RAISE, RESTART, FaultPlan
 from durable_mini.figures import words
+from durable_mini.figures.layout import Landmark
 from durable_mini.figures.recorded import Recording
 from durable_mini.figures.state import Mode, Reader
 from durable_mini.http import fetch
@@ -142,14 +143,32 @@ def _applied(trace: Trace) -> dict[str, list[Event]]:
     return found
 
 
-def _ends(trace: Trace) -> dict[str, list[int]]:
-    """When each granted lease ends, in µs; a renewed one has several ends."""
-    found: dict[str, list[int]] = {}
+def _grants(trace: Trace, answer: str) -> list[tuple[str, int, Event]]:
+    """The grants that got this answer: the lease, how long it lasts in µs, and the start of the call or its sending."""
+    answered = {event.detail.get("call") for event in trace.events(kind=f"request.{answer}")}
+    started = {event.detail.get("call"): event for event in trace.events(kind="request.started")}
+    found = []
     for event in trace.events(kind="request.sent"):
         parts = [part.strip().strip("'") for part in str(event.detail.get("arguments", "")).split(",")]
-        if len(parts) == 2 and parts[1].isdigit():
-            found.setdefault(parts[0], []).append(event.t + int(parts[1]) * 1000)
+        number = event.detail.get("call")
+        if number in answered and len(parts) == 2 and parts[1].isdigit():
+            found.append((parts[0], int(parts[1]) * 1000, started.get(number, event)))
     return found
+
+
+def _ends(trace: Trace) -> dict[str, list[int]]:
+    """When each lease ends whose grant was acknowledged, in µs; a renewed one has several ends."""
+    found: dict[str, list[int]] = {}
+    for lease, lasts, event in _grants(trace, "replied"):
+        found.setdefault(lease, []).append(event.t + lasts)
+    return found
+
+
+def _overdue(outcome: Outcome) -> list[str]:
+    """The leases that have ended and were never revoked."""
+    applied = _applied(outcome.trace)
+    ends = _ends(outcome.trace)
+    return [lease for lease, moments in ends.items() if not applied.get(lease) and moments[-1] <= outcome.until_us]
 
 
 def _verdict(outcome: Outcome) -> Verdict:
@@ -166,19 +185,24 @@ def _verdict(outcome: Outcome) -> Verdict:
             if moments[-1] <= outcome.until_us:
                 return Verdict("bad", f"{lease} was renewed, and its renewal was lost", events[-1].seq)
             return Verdict("bad", f"{lease} revoked, although it was renewed", events[-1].seq)
-    overdue = [lease for lease, moments in ends.items() if not applied.get(lease) and moments[-1] <= outcome.until_us]
+    overdue = _overdue(outcome)
     if overdue:
         return _never(trace, overdue, ends)
-    open_leases = [lease for lease, moments in ends.items() if not applied.get(lease)]
+    behind = {lease: events[-1].t - ends[lease][-1] for lease, events in applied.items() if lease in ends}
+    late = {lease: by for lease, by in behind.items() if by > ON_TIME_US}
+    if late:
+        worst = max(late, key=lambda one: late[one])
+        by = words.span(late[worst])
+        told = f"{_all(list(late))} revoked " + (f"{by} late" if len(late) == 1 else f"late, by up to {by}")
+        return Verdict("bad", told + _why_late(trace, several=len(late) > 1), applied[worst][-1].seq)
+    open_leases = [lease for lease in ends if not applied.get(lease)]
     if open_leases:
         return Verdict("neutral", f"{_all(open_leases)} not due yet when the run ends")
-    late = {lease: events[-1].t - ends[lease][-1] for lease, events in applied.items() if lease in ends}
-    worst = max(late, key=lambda one: late[one], default="")
-    if worst and late[worst] > ON_TIME_US:
-        why = _why_late(trace)
-        return Verdict("bad", f"{worst} revoked {words.span(late[worst])} late{why}", applied[worst][-1].seq)
+    if not ends:
+        return Verdict("neutral", "no lease was granted")
     last = max((events[-1].seq for events in applied.values()), default=None)
-    return Verdict("good", "every lease revoked once, on time", last)
+    which = "every granted lease" if _grants(trace, "failed") else "every lease"
+    return Verdict("good", f"{which} revoked once, on time", last)
 
 
 def _never(trace: Trace, overdue: list[str], ends: dict[str, list[int]]) -> Verdict:
@@ -189,38 +213,41 @@ def _never(trace: Trace, overdue: list[str], ends: dict[str, list[int]]) -> Verd
         return Verdict("bad", f"{_all(overdue)} never revoked: {moved}", cancelled[-1].seq)
     abandoned = trace.events(kind="alarm.abandoned")
     if abandoned:
-        return Verdict("bad", f"{_all(overdue)} is overdue: the runtime gave up", abandoned[-1].seq)
+        return Verdict("bad", f"{_are(overdue)} overdue: the runtime gave up", abandoned[-1].seq)
     if not _armed_at_end(trace):
-        for lease in overdue:
-            replaced = _replaced(trace, ends[lease][-1])
-            if replaced is not None:
-                return Verdict("bad", f"{lease} never revoked: its alarm was replaced", replaced.seq)
+        replaced = [event for event in (_replaced(trace, ends[lease][-1]) for lease in overdue) if event is not None]
+        if len(replaced) == len(overdue):
+            why = "its alarm was replaced" if len(overdue) == 1 else "their alarms were replaced"
+            return Verdict("bad", f"{_all(overdue)} never revoked: {why}", replaced[0].seq)
         runs = trace.events(kind=("alarm.succeeded", "alarm.cancelled"))
-        at = runs[-1].seq if runs else None
-        return Verdict("bad", f"{_all(overdue)} is overdue and nothing is armed", at)
-    return Verdict("bad", f"{_all(overdue)} is overdue, the alarm comes later")
+        at = replaced[0].seq if replaced else runs[-1].seq if runs else None
+        return Verdict("bad", f"{_are(overdue)} overdue and nothing is armed", at)
+    return Verdict("bad", f"{_are(overdue)} overdue, the alarm comes later")
 
 
-def _why_late(trace: Trace) -> str:
+def _why_late(trace: Trace, *, several: bool) -> str:
     if trace.events(kind="alarm.failed"):
-        return ": its alarm had to be tried again"
+        return ": the alarm had to be tried again" if several else ": its alarm had to be tried again"
     if trace.events(kind="process.stopped"):
         return ": the process was away"
-    return ": its alarm was replaced" if _replacing(trace) is not None else ""
+    if not _replacing(trace):
+        return ""
+    return ": their alarms were replaced" if several else ": its alarm was replaced"
 
 
-def _replacing(trace: Trace) -> Event | None:
-    """The setAlarm that put a later time in the place of an earlier one that had not run."""
+def _replacing(trace: Trace) -> list[Event]:
+    """Each setAlarm that put a later time in the place of an earlier one that had not run."""
     armed: int | None = None
+    found = []
     for event in trace.events(kind="alarm"):
         if event.kind == "alarm.set":
             time = _due(event, trace)
             if armed is not None and time > armed:
-                return event
+                found.append(event)
             armed = time
         elif event.kind in ("alarm.dispatched", "alarm.deleted"):
             armed = None
-    return None
+    return found
 
 
 def _replaced(trace: Trace, end: int) -> Event | None:
@@ -242,14 +269,42 @@ def _due(event: Event, trace: Trace) -> int:
 
 
 def _armed_at_end(trace: Trace) -> bool:
+    return _armed_before(trace, trace[-1].t + 1) if len(trace) else False
+
+
+def _armed_before(trace: Trace, t: int) -> bool:
     reader = Reader(trace.start_ms)
     for event in trace:
+        if event.t >= t:
+            break
         reader.take(event)
-    return any(one.alarm.shown_mode() in (Mode.ARMED, Mode.WAITING, Mode.RUNNING) for one in reader.objects.values())
+    return any(one.alarm.shown_mode() in _COMING for one in reader.objects.values())
+
+
+_COMING: Final = (Mode.ARMED, Mode.WAITING, Mode.RUNNING, Mode.DOWN)
+
+
+def _landmarks(outcome: Outcome) -> list[Landmark]:
+    """Where each lease ends, and what is true when the run does."""
+    trace = outcome.trace
+    found = []
+    for lease, moments in _ends(trace).items():
+        end = moments[-1]
+        if end <= outcome.until_us:
+            armed = "" if _armed_before(trace, end) else ", and nothing is armed"
+            found.append(Landmark(end, "leases", f"{lease} ends", f"{lease} ends{armed}"))
+    overdue = _overdue(outcome)
+    armed = "" if _armed_at_end(trace) or not overdue else ", nothing is armed"
+    said = "the run ends" + (f": {_are(overdue)} overdue{armed}" if overdue else "")
+    return [*sorted(found, key=lambda one: one.t), Landmark(outcome.until_us, "", said)]
 
 
 def _all(leases: list[str]) -> str:
-    return " and ".join(leases)
+    return words.listed(leases)
+
+
+def _are(leases: list[str]) -> str:
+    return f"{_all(leases)} {'is' if len(leases) == 1 else 'are'}"
 
 
 def _times(count: int) -> str:
@@ -259,27 +314,36 @@ def _times(count: int) -> str:
 def _story(outcome: Outcome) -> str:
     trace = outcome.trace
     at = words.whole_ms
-    missed = [f"{event.detail.get('what')} at {at(event.t)} did nothing: the object was {words.why(event.detail)}"
-              for event in trace.events(kind="fault.missed")]  # fmt: skip
+    missed = [
+        f"{event.detail.get('what')} at {at(event.t)} did nothing: the object was {words.why(event.detail)}"
+        + (" yet" if not any(one.seq < event.seq for one in trace.events(kind="object.constructed")) else "")
+        for event in trace.events(kind="fault.missed")
+    ]
+    refused = [
+        f"the grant of {lease} at {at(event.t)} failed: {_cause(trace, event)}"
+        for lease, _, event in _grants(trace, "failed")
+    ]
     sentence = _main_story(trace)
-    return "; ".join([sentence, *missed]) + "."
+    return "; ".join([sentence, *refused, *missed]) + "."
+
+
+def _cause(trace: Trace, sent: Event) -> str:
+    """Why a call failed, in words."""
+    away = False
+    for event in trace.events(kind=("process.stopped", "process.started")):
+        if event.t <= sent.t:
+            away = event.kind == "process.stopped"
+    number = sent.detail.get("call")
+    told = [event.detail for event in trace.events(kind="request.failed") if event.detail.get("call") == number]
+    return "the process was away" if away else words.shortened(str(told[0].get("message", "")), 60)
 
 
 def _main_story(trace: Trace) -> str:
     at = words.whole_ms
     for lease, events in _applied(trace).items():
-        failed = trace.events(kind="alarm.failed")
-        stopped = trace.events(kind="process.stopped")
-        if len(events) > 1 and failed and not stopped:
-            return (
-                f"At {at(events[0].t)} the handler revoked {lease}, then raised at {at(failed[0].t)} before its "
-                f"DELETE; at {at(events[-1].t)} the retry found the row still there and revoked it again"
-            )
-        if len(events) > 1 and stopped:
-            return (
-                f"At {at(events[0].t)} {lease} was revoked, at {at(stopped[0].t)} the process died before the DELETE "
-                f"was committed; after the start the row was still there and it was revoked again at {at(events[-1].t)}"
-            )
+        twice = _twice(trace, lease, events) if len(events) > 1 else ""
+        if twice:
+            return twice
     cancelled = trace.events(kind="alarm.cancelled")
     if cancelled:
         return (
@@ -287,19 +351,44 @@ def _main_story(trace: Trace) -> str:
             "12 s on, and the run that was on its way was cancelled"
         )
     lost = [_replaced(trace, moments[-1]) for lease, moments in _ends(trace).items() if lease not in _applied(trace)]
-    replacing = _replacing(trace) or next((event for event in lost if event is not None), None)
-    if replacing is not None:
-        before = [_due(event, trace) for event in trace.events(kind="alarm.set") if event.seq < replacing.seq]
-        return (
-            f"At {at(replacing.t)} setAlarm({at(_due(replacing, trace))}) took the place of the alarm for "
-            f"{at(before[-1])}: an object has one alarm"
-        )
+    replacing = {event.seq: event for event in [*_replacing(trace), *lost] if event is not None}
+    if replacing:
+        parts: list[str] = []
+        for seq, event in sorted(replacing.items()):
+            before = [_due(one, trace) for one in trace.events(kind="alarm.set") if one.seq < seq]
+            place = "that of the one" if parts else "the place of the alarm"
+            parts.append(f"at {at(event.t)} setAlarm({at(_due(event, trace))}) took {place} at {at(before[-1])}")
+        return f"A{words.listed(parts)[1:]}: an object has one alarm"
     runs = trace.events(kind="alarm.succeeded")
     if not runs:
         return "The alarm has not run"
     applied = [f"{key} at {at(events[-1].t)}" for key, events in _applied(trace).items()]
     revoked = ", ".join(applied[:4]) + (f" and {len(applied) - 4} more" if len(applied) > 4 else "")
     return f"alarm() ran {_times(len(runs))} and revoked {revoked or 'nothing'}"
+
+
+def _twice(trace: Trace, lease: str, events: list[Event]) -> str:
+    """How it came that a lease was revoked more than once: what first went wrong after the first time, and then."""
+    at = words.whole_ms
+    kinds = ("alarm.failed", "process.stopped", "object.crashed")
+    wrong = [event for event in trace.events(kind=kinds) if events[0].seq < event.seq < events[-1].seq]
+    if not wrong:
+        return ""
+    first, again = wrong[0], at(events[-1].t)
+    died = next((event for event in wrong if event.kind != "alarm.failed"), None)
+    if first.kind == "alarm.failed":
+        told = f"At {at(events[0].t)} the handler revoked {lease}, then raised at {at(first.t)} before its DELETE"
+        if died is None:
+            return f"{told}; at {again} the retry found the row still there and revoked it again"
+        return (
+            f"{told}; at {at(died.t)} the process died and with it the retry; after the start the run at {again} found "
+            "the row still there and revoked it again"
+        )
+    who = "the process" if first.kind == "process.stopped" else "the object"
+    return (
+        f"At {at(events[0].t)} {lease} was revoked, at {at(first.t)} {who} died before the DELETE "
+        f"was committed; after that the row was still there and it was revoked again at {again}"
+    )
 
 
 # -- what was recorded --------------------------------------------------------------------------------------
@@ -335,11 +424,11 @@ def _raise_after_effect(plan: FaultPlan, moment: Moment) -> FaultPlan:
 
 
 def _evict(plan: FaultPlan, moment: Moment) -> FaultPlan:
-    return plan.evict(moment.object, moment.at_ms)
+    return plan.evict(moment.object, moment.after_ms)
 
 
 def _restart(plan: FaultPlan, moment: Moment) -> FaultPlan:
-    return plan.restart(moment.at_ms, downtime_ms=1_000)
+    return plan.restart(moment.after_ms, downtime_ms=1_000)
 
 
 lab: Final = Lab(
@@ -354,16 +443,19 @@ lab: Final = Lab(
         Slider("lease_c", "lease-c", 0, (0, *_STOPS), off="not granted", more=True,
                help="how long lease-c lasts; granted at 40 ms"),
         Toggle("renew", "renew lease-a", more=True, help="grant lease-a anew, for the same length"),
-        Slider("renew_after", "renewal, after its end", 11, (-200, -100, -50, -10, 0, 5, 11, 15, 25, 50, 100, 200),
-               more=True, help="when the renewal arrives; a revocation takes 20 ms from 1 ms after the end on"),
+        Slider("renew_after", "renewal, after its end", -100, (-200, -100, -50, -10, 0, 5, 11, 15, 25, 50, 100, 200),
+               more=True, needs="renew",
+               help="when the renewal arrives; a revocation takes 20 ms from 1 ms after the end on"),
         Slider("horizon", "run until", 0, (0, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 40_000, 80_000, 200_000),
                off="automatic", more=True, help="how long the world runs"),
     ),
     faults=(
         FaultButton("raise", "raise after the effect", RAISE, _raise_after_effect,
-                    "the first run raises once lease-a has been revoked"),
-        FaultButton("evict", "evict at the cursor", EVICT, _evict, "the object leaves memory, if it is idle then"),
-        FaultButton("restart", "restart at the cursor", RESTART, _restart, "the process dies and is away for 1 s"),
+                    "the first run raises once the first lease has been revoked"),
+        FaultButton("evict", "evict at the cursor", EVICT, _evict, "the object leaves memory, if it is idle then",
+                    at_cursor=True),
+        FaultButton("restart", "restart at the cursor", RESTART, _restart, "the process dies and is away for 1 s",
+                    at_cursor=True),
     ),
     class_of=lambda values: _CLASSES[str(values["policy"])],
     class_setting="policy",
@@ -374,5 +466,6 @@ lab: Final = Lab(
     object_name="tenant-42",
     watch={"leases": "SELECT id, expire_at FROM leases ORDER BY expire_at, id"},
     phrases={"grant": "grant {0}, {1} ms", "renew": "renew {0}, {1} ms"},
+    landmarks=_landmarks,
     recording=_recorded,
 )  # fmt: skip

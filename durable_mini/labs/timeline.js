@@ -48,6 +48,17 @@ class Timeline {
     return width;
   }
 
+  // A text in lines that are no wider than `width`.
+  _lines(text, width) {
+    const lines = [];
+    for (const word of text.split(" ")) {
+      const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
+      if (lines.length && this._measure(longer) <= width) lines[lines.length - 1] = longer;
+      else lines.push(word);
+    }
+    return lines;
+  }
+
   draw(run, width, laneHeight) {
     this.run = run;
     this.width = width;
@@ -92,9 +103,9 @@ class Timeline {
     });
     let end = bottom + 22;
     const notes = [run.layout.legend && `△ ${run.layout.legend}`, !run.layout.legend && run.overlay, run.layout.cut];
-    for (const note of notes.filter(Boolean)) {
+    for (const line of notes.filter(Boolean).flatMap((note) => this._lines(note, width - 24))) {
       end += 17;
-      svgElement("text", { x: this.left, y: end, class: "soft" }, svg, note);
+      svgElement("text", { x: 12, y: end, class: "soft" }, svg, line);
     }
     end += 10;
     this.cursor = svgElement("g", { class: "cursor" }, svg);
@@ -132,8 +143,9 @@ class Timeline {
     const y = middle - (mark.kind === "recorded" ? 14 : 0);
     const group = svgElement("g", { transform: `translate(${x} ${y})`, class: `mark stroke-${tone}` }, this.svg);
     if (mark.event >= 0) group.dataset.event = mark.event;
+    else if (mark.kind === "ends") group.dataset.t = mark.t;
     svgElement("path", { d: path, class: filled ? `fill-${tone}` : "fill-none" }, group);
-    if (mark.event >= 0) svgElement("rect", { x: -9, y: -11, width: 18, height: 22, class: "hit" }, group);
+    if (mark.kind !== "recorded") svgElement("rect", { x: -9, y: -11, width: 18, height: 22, class: "hit" }, group);
     svgElement("title", {}, group, `${mark.label || mark.kind} at ${wholeMs(mark.t)}`);
   }
 
@@ -143,6 +155,7 @@ class Timeline {
     if (row) svgElement("path", { d: `M${anchor} ${middle + GLYPH + 2}V${y - 10}`, class: "line" }, this.svg);
     const label = svgElement("text", { x, y, class: `label text-${tone}` }, this.svg, item.label);
     if (item.event >= 0 && !isSpan) label.dataset.event = item.event;
+    else if (item.kind === "ends") label.dataset.t = item.t;
   }
 
   // A click on a mark goes to its event, anywhere else to that time; dragging scrubs.
@@ -155,9 +168,10 @@ class Timeline {
     let dragging = false;
     this.svg.addEventListener("pointerdown", (pointer) => {
       if (!this.run || pointer.button !== 0) return;
-      const picked = pointer.target.closest("[data-event]");
+      const picked = pointer.target.closest("[data-event], [data-t]");
       if (picked) {
-        this.onPick({ event: Number(picked.dataset.event) });
+        const { event, t } = picked.dataset;
+        this.onPick(event === undefined ? { stop: Number(t) } : { event: Number(event) });
         return;
       }
       dragging = true;

@@ -25,6 +25,8 @@ _HERE = Path(__file__).parent
 _MODULES = ("words.js", "place.js", "timeline.js", "controls.js", "lab.js")
 """Parts of one ES module, in the order in which they are joined."""
 
+MOST_SEED = 999_999_999
+
 
 class LabWidget(anywidget.AnyWidget):
     """A lab in the browser."""
@@ -76,5 +78,11 @@ class LabWidget(anywidget.AnyWidget):
         plan = FaultPlan.parse(str(content.get("plan", "")))
         if content.get("press"):
             plan = lab.press(str(content["press"]), plan, float(content["at_ms"]), self._outcome)
-        self._outcome = lab.outcome(faults=plan, seed=int(content["seed"]), **dict(content["settings"]))
+        self._outcome = lab.outcome(faults=plan, seed=_seed(content["seed"]), **dict(content["settings"]))
         return picture(lab, self._outcome, content.get("reply"))
+
+
+def _seed(given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MOST_SEED:
+        raise ValueError(f"seed={given!r}: a seed is a whole number of at most 9 digits.")
+    return given

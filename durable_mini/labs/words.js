@@ -41,7 +41,12 @@ function lastAtMost(sorted, value) {
   return low - 1;
 }
 
-// What Python sent, unpacked: spans, marks, the times of all events, the table's changes.
+// Where the cursor can stand: an event, or a moment with something to say after the event before it.
+function inOrder(a, b) {
+  return a.t - b.t || a.index - b.index || Boolean(a.said) - Boolean(b.said);
+}
+
+// What Python sent, unpacked: spans, marks, the times of all events, the cursor's stops, the table's changes.
 function unpack(sent) {
   const { layout, table } = sent;
   const text = (index) => layout.texts[index];
@@ -71,16 +76,24 @@ function unpack(sent) {
     events: running(events),
     texts: ids.map((id) => sentences[id]),
   }));
-  return { ...sent, spans, marks, rows, times: running(sent.times), steps: running(sent.steps) };
+  const times = running(sent.times);
+  const events = running(sent.steps).map((index) => ({ t: times[index], index, said: "" }));
+  const stops = [...events, ...sent.stops.map(([t, index, said]) => ({ t, index, said }))].sort(inOrder);
+  return { ...sent, spans, marks, rows, times, stops };
 }
 
 // The table right after event `index`, at `now` µs: pairs of row and text, as Python's state_after gives them.
-function tableAt(run, index, now) {
+function tableAt(run, index, now, said) {
   const pairs = [];
   for (const row of run.rows) {
     const change = lastAtMost(row.events, index);
     if (change < 0) continue;
-    pairs.push([row.name, atMoment(row.texts[change], now)]);
+    let text = atMoment(row.texts[change], now);
+    if (row.name === "event") {
+      if (said) text = said;
+      else if (now > run.times[index]) text += ` (at ${wholeMs(run.times[index])})`;
+    }
+    pairs.push([row.name, text]);
     if (row.name === "event") pairs.push(["now", wholeMs(now)]);
   }
   if (run.recorded) {

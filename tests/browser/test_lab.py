@@ -44,8 +44,11 @@ def assert_is_the_traces(shown: Locator, faults: FaultPlan | None = None, **sett
     outcome = lab.outcome(faults=faults or FaultPlan(), **settings)
     expect(shown).to_have_attribute("data-trace", outcome.trace.digest[:16])
     event, t = (int(shown.get_attribute(f"data-{name}") or -1) for name in ("event", "t"))
+    said = shown.get_attribute("data-said") or ""
+    if said:
+        assert (t, said) in [(one.t, one.said or one.label) for one in lab.landmarks(outcome)]
     found = table(shown)
-    assert found == state_after(outcome.trace, event, t, lab.overlay(outcome).recording)
+    assert found == state_after(outcome.trace, event, t, lab.overlay(outcome).recording, said=said)
     return found
 
 
@@ -115,7 +118,7 @@ def test_pointer_play_and_keyboard(first_lab: Locator, page: Page, watch: Watch)
             )
         )
         page.keyboard.press("Tab")
-    order = ("lease_a", "raise after the effect", "more ▾", "previous event", "play", "next event", "time")
+    order = ("lease_a", "raise after the effect", "more ▾", "previous event", "play", "next event", "time", "speed")
     places = [reached.index(name) for name in order]
     assert places == sorted(places)
     assert any(str(name).startswith("Timeline.") for name in reached)
@@ -143,3 +146,140 @@ def test_a_cell_run_again_reacts_once_to_one_click(first_lab: Locator, page: Pag
     plan = FaultPlan.parse(first_lab.locator(".dm-plan code").text_content() or "")
     assert len(plan) == 1
     assert_is_the_traces(first_lab, plan, **START)
+
+
+def test_the_cursor_stops_where_a_lease_ends(first_lab: Locator, page: Page) -> None:
+    count = first_lab.locator(".dm-count")
+    timeline = first_lab.locator(".dm-plot")
+    timeline.focus()
+    page.keyboard.press("Home")
+    stops = int((count.text_content() or "").removeprefix("event 1 of "))
+    said, seen = [], []
+    for number in range(2, stops + 1):
+        page.keyboard.press("ArrowRight")
+        expect(count).to_have_text(f"event {number} of {stops}")
+        seen.append(assert_is_the_traces(first_lab, **START))
+        said.append(first_lab.get_attribute("data-said"))
+    end = "the run ends: lease-a is overdue, nothing is armed"
+    assert [one for one in said if one] == ["lease-b ends", "lease-a ends, and nothing is armed", end]
+    assert (seen[-1]["event"], seen[-1]["now"]) == (end, words.whole_ms(1_700_000))
+    page.keyboard.press("Home")
+    page.keyboard.press("End")
+    expect(first_lab).to_have_attribute("data-said", end)
+    for number in range(stops - 1, 0, -1):
+        page.keyboard.press("ArrowLeft")
+        expect(count).to_have_text(f"event {number} of {stops}")
+    first_lab.locator('.dm-svg .mark[data-t="1500000"]').click(force=True)
+    expect(first_lab).to_have_attribute("data-said", "lease-a ends, and nothing is armed")
+
+
+def place(shown: Locator) -> tuple[float, float, float]:
+    """Where something stands in its lab, and how wide it is."""
+    box, around = shown.bounding_box(), shown.page.locator(".dm-lab").first.bounding_box()
+    assert box is not None
+    assert around is not None
+    return round(box["x"] - around["x"], 1), round(box["y"] - around["y"], 1), round(box["width"], 1)
+
+
+def test_nothing_jumps(first_lab: Locator) -> None:
+    bar, evict = first_lab.locator(".dm-bar"), first_lab.get_by_role("button", name="evict at the cursor")
+    restart = first_lab.get_by_role("button", name="restart at the cursor")
+    before = place(bar), place(restart), place(verdict(first_lab))
+    scrub = first_lab.get_by_label("time", exact=True)
+    scrub.fill("700000")
+    evict.click()
+    expect(first_lab.locator(".dm-plan code")).to_have_text(f"at 700 ms: evict {OBJECT}")
+    scrub.fill("900000")
+    evict.click()
+    expect(first_lab.locator(".dm-plan code")).to_have_text(f"at 900 ms: evict {OBJECT}")
+    expect(evict).to_have_attribute("aria-pressed", "true")
+    assert (place(bar), place(restart), place(verdict(first_lab))) == before
+    evict.click()
+    expect(first_lab.locator(".dm-plan code")).to_have_text("nothing breaks")
+    for policy in ("only earlier", "always in constructor", "plain setAlarm"):
+        first_lab.locator('[data-name="policy"] select').select_option(policy)
+        expect(first_lab).to_have_attribute("data-trace", lab.run(**{**START, "policy": policy}).digest[:16])
+        assert (place(bar), place(restart), place(verdict(first_lab))) == before
+
+
+def test_a_seed_that_is_none_gets_a_hint(first_lab: Locator) -> None:
+    first_lab.get_by_role("button", name="more").click()
+    seed = first_lab.get_by_label("seed", exact=True)
+    for given in ("1e99", "abc", "-3", "1234567890"):
+        seed.fill(given)
+        seed.press("Enter")
+        expect(first_lab.locator(".dm-lost")).to_have_text(
+            f"“{given}” is no seed: a seed is a whole number of at most 9 digits, such as 7."
+        )
+        expect(seed).to_have_value("7")
+    seed.fill("123456789")
+    seed.press("Enter")
+    expect(first_lab).to_have_attribute("data-trace", lab.run(**START, seed=123_456_789).digest[:16])
+    expect(first_lab.locator(".dm-lost")).to_be_hidden()
+    expect(first_lab.locator('[data-name="renew_after"] input')).to_be_disabled()
+    first_lab.locator('[data-name="renew"] input').check()
+    expect(first_lab.locator('[data-name="renew_after"] input')).to_be_enabled()
+
+
+@pytest.mark.parametrize("width", [1_280, 900, 640, 400])
+def test_everything_can_be_reached(first_lab: Locator, page: Page, width: int) -> None:
+    first_lab.get_by_role("button", name="more").click()
+    first_lab.locator('[data-name="policy"] select').select_option("only earlier")
+    first_lab.locator('[data-name="lease_a"] input').evaluate(
+        "(range, at) => { range.value = at; range.dispatchEvent(new Event('input')) }", 5
+    )
+    first_lab.get_by_role("button", name="raise after the effect").click()
+    if width < 900:
+        page.keyboard.press("Control+b")  # the side bar would leave the notebook less than that
+    page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_timeout(300)
+    outside = first_lab.evaluate(
+        """lab => {
+            const around = lab.getBoundingClientRect();
+            const parts = lab.querySelectorAll('button, input, select, output, .dm-clock, .dm-count, .dm-verdict, td');
+            return [...parts].filter(part => part.offsetParent && !part.closest('.dm-hidden')).filter(part => {
+                const box = part.getBoundingClientRect();
+                return box.left < around.left || box.right > around.right + 0.5;
+            }).map(part => part.outerHTML.slice(0, 80));
+        }"""
+    )
+    assert outside == []
+    cut = first_lab.locator(".dm-svg").evaluate(
+        """svg => [...svg.querySelectorAll('text')].filter(text => {
+            const box = text.getBBox();
+            return box.x < 0 || box.x + box.width > svg.width.baseVal.value || box.y < 0;
+        }).map(text => text.textContent)"""
+    )
+    assert cut == []
+
+
+def test_after_a_restart_of_the_kernel_the_lab_says_so(first_lab: Locator, page: Page, watch: Watch) -> None:
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.locator('[data-command="kernelmenu:restart"]').click()
+    page.locator(".jp-Dialog .jp-mod-accept").click()
+    told = "The kernel was restarted: run this cell again."
+    expect(first_lab.locator(".dm-lost")).to_have_text(told, timeout=20_000)
+    expect(first_lab.locator(".dm-hidden[aria-live]")).to_have_text(told)
+    for control in ('[data-name="lease_a"] input', '[data-name="policy"] select', ".dm-chip"):
+        expect(first_lab.locator(control).first).to_be_disabled()
+    # the run on show can still be looked at
+    first_lab.locator(".dm-plot").focus()
+    page.keyboard.press("Home")
+    assert_is_the_traces(first_lab, **START)
+    assert watch.page_errors == []
+
+    # run again, the cell has a lab that lives
+    view = first_lab.get_attribute("data-view") or ""
+    page.locator(".jp-CodeCell").first.locator(".jp-InputArea-editor").click()
+    page.keyboard.press("Control+Enter")
+    expect(first_lab).not_to_have_attribute("data-view", view, timeout=30_000)
+    expect(first_lab.locator(".dm-lost")).to_be_hidden()
+    first_lab.get_by_role("button", name="evict at the cursor").click()
+    expect(first_lab.locator(".dm-plan code")).to_contain_text("evict")
+
+
+def test_a_message_that_cannot_be_sent_or_gets_no_answer_is_told(first_lab: Locator, page: Page) -> None:
+    sockets = "() => { WebSocket.prototype.send = () => {} }"
+    page.evaluate(sockets)
+    first_lab.get_by_role("button", name="evict at the cursor").click()
+    expect(first_lab.locator(".dm-lost")).to_contain_text("No answer from the kernel", timeout=10_000)

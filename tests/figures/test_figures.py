@@ -13,6 +13,7 @@ from IPython.core.formatters import DisplayFormatter
 from durable_mini import FaultPlan
 from durable_mini.figures import Recording, text, timeline
 from durable_mini.figures.layout import layout
+from durable_mini.figures.place import text_width
 from durable_mini.figures.svg import timeline_svg
 from durable_mini.labs.single_alarm import lab
 
@@ -64,6 +65,21 @@ def test_the_static_picture_is_sound() -> None:
     shown = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "raised: nothing rolled back, 2 rows are still there" in shown
     assert "http://" not in picture.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_what_stands_above_the_lanes_has_room() -> None:
+    trace = lab.run(faults=FaultPlan().restart(315, 1_000))
+    figure = timeline(trace)
+    assert figure.layout.margin.t >= 24
+    band = next(text for text in ET.fromstring(figure.svg).iter() if text.text == "process away")  # noqa: S314
+    assert float(band.get("y") or 0) >= 12
+
+
+def test_a_long_legend_is_wrapped() -> None:
+    noted = RECORDING.noted("there lease-a was the only one, " * 6)
+    lines = [text.text or "" for text in ET.fromstring(timeline_svg(layout(TRACE, noted))).iter()]  # noqa: S314
+    assert all(text_width(line) < 800 for line in lines)
+    assert any(line.startswith("△ recorded on the real runtime") for line in lines)
 
 
 def test_plotly_comes_with_the_first_figure_only() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from durable_mini import FaultPlan, Trace
 from durable_mini.figures import Recording, words
-from durable_mini.figures.layout import Layout, as_columns, layout
+from durable_mini.figures.alternative import described
+from durable_mini.figures.layout import Landmark, Layout, as_columns, layout
 from durable_mini.figures.palette import DARK, GLYPHS, LIGHT, MIDDLE, STYLES
 from durable_mini.figures.place import place, text_width
 from durable_mini.figures.svg import ticks
@@ -41,9 +42,9 @@ def test_what_a_failed_run_looks_like() -> None:
     assert labels(drawn, "clients") == ["grant lease-a, 300 ms", "grant lease-b, 1 500 ms"]
     assert "raised: nothing rolled back, 2 rows are still there" in labels(drawn, "object")
     alarm = labels(drawn, "alarm")
-    assert alarm[:2] == ["armed for 300 ms", "run 0"]
+    assert alarm[:2] == ["armed until 300 ms", "run 0"]
     assert alarm[2].startswith("waiting to retry: 2 s + ")
-    assert alarm[3:] == ["run 1", "done: null"]
+    assert alarm[3:] == ["run 1", "done, nothing armed"]
     assert labels(drawn, "outside world") == [
         "revoked lease-a (1)", "revoked lease-a again (2)", "revoked lease-b (1)",
     ]  # fmt: skip
@@ -52,9 +53,10 @@ def test_what_a_failed_run_looks_like() -> None:
 @pytest.mark.parametrize(
     ("run", "lane", "label"),
     [
-        ("plain", "alarm", "moved earlier from 1 500 ms"),
+        ("plain", "alarm", "moved earlier, from 1 500 ms to 320 ms"),
         ("constructor", "alarm", "run cancelled: the alarm had been moved"),
-        ("constructor", "alarm", "replaces 11 000 ms"),
+        ("constructor", "alarm", "moved later, from 11 000 ms to 23 001 ms"),
+        ("normal", "commits", "CREATE TABLE, CREATE INDEX"),
         ("evict", "object", "evicted: memory gone"),
         ("evict", "object", "built anew"),
         ("missed", "object", "evict did nothing: busy with a run of alarm()"),
@@ -65,6 +67,22 @@ def test_what_a_failed_run_looks_like() -> None:
 )
 def test_words(run: str, lane: str, label: str) -> None:
     assert label in labels(layout(RUNS[run]), lane)
+
+
+def test_landmarks_have_a_lane_of_their_own() -> None:
+    marks = [Landmark(320_000, "leases", "lease-b ends"), Landmark(9_000_000, "leases", "later"),
+             Landmark(1_700_000, "", "the run ends")]  # fmt: skip
+    drawn = layout(RUNS["plain"], until=1_700_000, landmarks=marks)
+    assert [lane.label for lane in drawn.lanes][:3] == ["clients", "leases", "object"]
+    assert labels(drawn, "leases") == ["lease-b ends"]
+    assert drawn.end == 1_700_000
+    assert "320  leases         lease-b ends" in described(drawn, "")
+
+
+def test_a_commit_stands_for_the_rows_it_left() -> None:
+    trace = RUNS["normal"]
+    commits = [mark for mark in layout(trace).marks if mark.kind == "commit"]
+    assert [trace[mark.event].kind for mark in commits] == ["storage.commit", *["storage.rows"] * 4]
 
 
 def test_a_restart_crosses_all_lanes() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from durable_mini import FaultPlan, Trace
 from durable_mini.figures import Recording, state_after, state_at, words
-from durable_mini.figures.state import Mode, Reader, columns
+from durable_mini.figures.state import Mode, Reader, columns, settled
 from durable_mini.labs.single_alarm import lab
 
 OBJECT = "LeaseLedger/tenant-42"
@@ -90,6 +90,50 @@ def test_a_restart_forgets_the_retry_and_keeps_the_alarm() -> None:
     assert (table["retryCount"], table["isRetry"], table["alarm"]) == ("0", "false", "null (running)")
 
 
+def test_nothing_is_set_by_a_run_that_has_raised() -> None:
+    trace = lab.run(faults=RAISE)
+    failed = trace.events(kind="alarm.failed")[0]
+    assert plain(state_after(trace, failed.seq))["alarm"] == "overdue 21 ms"
+
+
+def test_the_event_row_says_when_it_is_over() -> None:
+    trace = lab.run(horizon=1_000)
+    last = len(trace) - 1
+    assert plain(state_after(trace, last))["event"] == "committed: DELETE leases, alarm"
+    assert plain(state_after(trace, last, 900_000))["event"] == "committed: DELETE leases, alarm (at 321 ms)"
+    assert state_after(trace, last, 900_000, said="the run ends")["event"] == "the run ends"
+
+
+def test_what_is_written_is_seen_once_it_is_stored() -> None:
+    trace = lab.run()
+    for kind in ("storage.write", "alarm.set", "storage.commit"):
+        event = trace.events(kind=kind)[-1]
+        assert trace[settled(trace, event.seq)].kind == "storage.rows"
+    dispatched = trace.events(kind="alarm.dispatched")[0].seq
+    assert settled(trace, dispatched) == dispatched
+    undone = Trace(0)
+    for kind in ("storage.write", "storage.rolled_back", "storage.commit"):
+        undone.record((0, "A/one", kind, {"op": "put", "key": "x"}))
+    assert settled(undone, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("CREATE TABLE IF NOT EXISTS leases (id)", "CREATE TABLE"),
+        ("create unique index i on leases (id)", "CREATE INDEX"),
+        ("DROP TABLE leases", "DROP TABLE"),
+        ("DELETE FROM leases WHERE id = ?", "DELETE leases"),
+    ],
+)
+def test_statements_in_words(sql: str, told: str) -> None:
+    assert words.statement(sql) == told
+
+
+def test_names_in_a_sentence() -> None:
+    assert [words.listed(list("abc")[:count]) for count in range(4)] == ["", "a", "a and b", "a, b and c"]
+
+
 def test_eviction_leaves_alarm_and_rows() -> None:
     table = at_ms(lab.run(faults=PLANS[3]), 700)
     assert (table["memory"], table["alarm"]) == ("evicted", "in 820 ms")
@@ -128,4 +172,4 @@ def test_what_is_said_to_come_comes(plan: FaultPlan) -> None:
 def test_a_recording_adds_a_row() -> None:
     trace = lab.run()
     table = plain(state_at(trace, 400_000, Recording.load("s01_normal")))
-    assert table["recorded"] == "effect for lease a at 305 ms"
+    assert table["recorded"] == "effect for lease-a at 305 ms"

@@ -109,7 +109,45 @@ def test_the_message_holds_the_table_of_every_event() -> None:
         expected.pop("now")
         assert table_at(content, event.seq, event.t) == expected
     skipped = {event.seq for event in trace} - set(running(content["steps"]))
-    assert {trace[index].kind for index in skipped} == {"storage.read"}
+    assert {trace[index].kind for index in skipped} == {"storage.read", "storage.commit"}
+
+
+def test_no_step_between_a_commit_and_its_rows() -> None:
+    content = shown(make())
+    trace = lab.run()
+    steps = running(content["steps"])
+    rows = [event.seq for event in trace.events(kind="storage.rows")]
+    assert rows
+    for seq in rows:
+        assert seq in steps
+        assert seq - 1 not in steps
+    first = table_at(content, rows[0], 0)
+    assert first["event"] == "committed: INSERT leases, alarm"
+    assert first["leases"] == f"lease-a in 300{words.SPACE}ms"
+    commits = content["layout"]["marks"]
+    assert set(rows) <= set(running(commits["event"]))
+
+
+def test_the_lab_opens_where_the_table_is_whole() -> None:
+    one = lab(policy="plain setAlarm", lease_a=1_500, lease_b=300)
+    content = shown(make(one))
+    at = content["cursor"]
+    assert at in running(content["steps"])
+    assert "lease-b" in table_at(content, at, 20_000)["leases"]
+    assert "lease-b in 300 ms" in display.plain(one, one.outcome())
+
+
+def test_the_cursor_stops_where_a_lease_ends_and_at_the_end() -> None:
+    one = lab(policy="plain setAlarm", lease_a=1_500, lease_b=300)
+    content = shown(make(one))
+    trace = one.run()
+    assert content["stops"] == [
+        [320_000, sum(event.t < 320_000 for event in trace) - 1, "lease-b ends"],
+        [1_500_000, len(trace) - 1, "lease-a ends, and nothing is armed"],
+        [1_700_000, len(trace) - 1, "the run ends: lease-a is overdue, nothing is armed"],
+    ]
+    assert content["layout"]["end"] == 1_700_000
+    assert ["leases", "leases"] in content["layout"]["lanes"]
 
 
 def running(deltas: list[int]) -> list[int]:
@@ -130,6 +168,21 @@ def table_at(content: dict[str, Any], index: int, t: int) -> dict[str, str]:
     return table
 
 
+def test_a_button_at_another_place_moves_its_fault() -> None:
+    made = make()
+    assert change(made, press="restart", at_ms=700.0)["plan"] == ["at 700 ms: restart, away for 1000 ms"]
+    assert change(made, press="restart", at_ms=20.0)["plan"] == ["at 20.001 ms: restart, away for 1000 ms"]
+    answer = change(made, press="restart", at_ms=20.0)
+    assert (answer["plan"], answer["pressed"]) == ([], [])
+
+
+def test_what_a_setting_needs_is_told() -> None:
+    about = make().about
+    assert {one["name"]: one["needs"] for one in about["settings"] if one.get("needs")} == {"renew_after": "renew"}
+    tips = {one["name"]: one["help"] for one in about["faults"]}
+    assert tips["raise"] == "the first run raises once the first lease has been revoked"
+
+
 def test_buttons_press_and_release() -> None:
     made = make()
     answer = change(made, press="raise")
@@ -148,7 +201,9 @@ def test_buttons_press_and_release() -> None:
         ({"settings": {"lease_a": 1}}, "ValueError: lease_a=1: expected a whole number from 50 to 30000 (ms)."),
         ({"plan": "boom"}, "ValueError: 'boom' is no fault"),
         ({"press": "melt"}, "ValueError: The lab has no fault 'melt'; it has raise, evict, restart."),
-        ({"seed": "x"}, "ValueError: invalid literal"),
+        ({"seed": "x"}, "ValueError: seed='x': a seed is a whole number of at most 9 digits."),
+        ({"seed": 10**9}, "ValueError: seed=1000000000: a seed is"),
+        ({"seed": -3}, "ValueError: seed=-3: a seed is"),
     ],
 )
 def test_what_is_refused_is_told(content: dict[str, Any], sentence: str) -> None:
