@@ -156,7 +156,7 @@ class Instance:
                 return
             self._turn(*admitted)
 
-    def _turn(self, section: Section | None, function: Callable[[Any], None], argument: Any) -> None:
+    def _turn(self, section: Section | None, function: Admitted, argument: Any) -> None:
         loop = self.loop
         self.gate.busy = True
         self.section = section

@@ -96,7 +96,7 @@ class Loop:
         self.unhandled: list[Promise[Any]] = []
         self.fresh_failures: list[Promise[Any]] = []
         """Those of the running turn, which may still be awaited in it."""
-        self._ready: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._ready: deque[tuple[Callable[[Any], object], Any]] = deque()
         self._heap: list[tuple[int, float, Callable[[Any], None], Any, bool]] = []
         self._order = 0
         self._foreground = 0
@@ -112,7 +112,7 @@ class Loop:
         """An event at this instant, after those that are already due."""
         self._ready.append((function, argument))
 
-    def release(self, events: list[tuple[Callable[[Any], None], Any]]) -> None:
+    def release(self, events: list[tuple[Callable[[Any], object], Any]]) -> None:
         """Several events at this instant, in order."""
         self._ready.extend(events)
 
