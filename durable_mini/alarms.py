@@ -110,11 +110,6 @@ class Scheduler:
         """What the scheduler knows of an object's alarm, None if nothing."""
         return self._entries.get(name)
 
-    @property
-    def pending(self) -> int:
-        """How many objects have an entry."""
-        return len(self._entries)
-
     # -- told by the objects --------------------------------------------------------------------
 
     def set(self, name: str, time: int) -> None:

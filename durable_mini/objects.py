@@ -390,9 +390,6 @@ class Namespace(Generic[T]):
             label = f"{self.class_name}/{digits[:length]}"
         return label
 
-    def __repr__(self) -> str:
-        return f"<Namespace of {self.class_name}>"
-
 
 def _takes_argument(handler: Any) -> bool:
     """Whether ``alarm`` of a class takes an argument besides ``self``."""

@@ -40,7 +40,7 @@ def calls_learner_code(function: F) -> F:
 class Task:
     """One running coroutine of an object (or, without owner, of a client)."""
 
-    __slots__ = ("_loop", "activity", "coroutine", "depth", "done", "owner", "waits_for")
+    __slots__ = ("__weakref__", "_loop", "activity", "coroutine", "depth", "done", "owner", "waits_for")
 
     def __init__(
         self, loop: Loop, coroutine: Coroutine[Any, Any, Any], owner: Owner | None, done: Settles, activity: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import keyword
 import math
+import weakref
 from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from types import CoroutineType
 from typing import Any, Self, TypeVar
@@ -97,6 +98,7 @@ class World:
         self._loop.end_runaways = self._end_runaways
         self._env = Environment()
         self._namespaces: dict[str, Namespace[Any]] = {}
+        self._clients: weakref.WeakSet[Task] = weakref.WeakSet()
         self._next_call = itertools.count(1).__next__
         self._closed_down = False
         self.faults = Injector(FaultPlan() if faults is None else faults)
@@ -232,6 +234,7 @@ class World:
         promise: Promise[T] = Promise(self._loop)
         task = Task(self._loop, coroutine, None, promise, label)
         promise.source = Started(label, task)
+        self._clients.add(task)
         self._loop.soon(lambda _: self._loop.client_turn(task.step, None))
         return promise
 
@@ -404,6 +407,8 @@ class World:
                 record.instance.abandon()
             if record.opened:
                 record.database.close()
+        for client in list(self._clients):
+            client.close()
         self._loop.clear()
 
     async def __aenter__(self) -> Self:

@@ -1091,6 +1091,7 @@ def child(host: str) -> None:
         else:
             world.run_sync(cell())
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background leaves it ignored
     for what in SITUATIONS:
         world = World(seed=1, jitter=0, trace=False)
         try:

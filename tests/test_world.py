@@ -538,3 +538,21 @@ def test_an_error_in_a_cell_leads_to_the_learners_own_lines(world: World) -> Non
     names = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
     assert names[-2:] == ["outer", "inner"]
     assert raised.value.__notes__[-1].startswith("raised in Broken/b.outer() (inner, line ")
+
+
+def test_closing_a_world_ends_its_clients_whether_they_had_begun_or_not() -> None:
+    ended: list[str] = []
+
+    async def client(name: str) -> None:
+        try:
+            await scheduler.wait(1_000)
+        finally:
+            ended.append(name)
+
+    world = World(seed=1)
+    world.spawn(client("begun"))
+    world.run_sync(world.run_for(1))
+    world.spawn(client("never begun"))
+    world.run_sync(world.close())
+    gc.collect()  # a coroutine that was left lying would warn here
+    assert ended == ["begun"]
