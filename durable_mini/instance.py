@@ -213,9 +213,7 @@ class Instance:
         if self.output.held:
             self.loop.release(self.output.take())
         if not self._calls and not self._pending and self.alarm_run is None:
-            self._idle_since = self.loop.now
-            if not self._eviction_due:
-                self.start_idle_clock()
+            self.start_idle_clock()
 
     def _note_failures(self) -> None:
         for promise in self.loop.fresh_failures:
@@ -320,9 +318,7 @@ class Instance:
                     f"{call} returned a {type(result).__name__}; fetch() returns a Response: Response.json(...)."
                 )
             return result.copied()
-        return (
-            values.clone(result, "the result of {}", str(call)) if result.__class__ not in values.IMMUTABLE else result
-        )
+        return values.clone(result, "the result of {}", str(call))
 
     def _send_reply(self, reply: tuple[Call, Any, bool]) -> None:
         call, result, failed = reply
