@@ -1,10 +1,10 @@
 """Cloudflare Durable Objects in deterministic virtual time, for learning by breaking them."""
 
-from durable_mini.clock import Date, scheduler, spin
+from durable_mini.clock import Date, clearInterval, clearTimeout, scheduler, setInterval, setTimeout, spin
 from durable_mini.combine import all_settled, gather, race
 from durable_mini.console import console
 from durable_mini.draws import Exponential, Uniform
-from durable_mini.errors import DataCloneError, DeadlockError, Error, LimitError, RangeError, WorldError
+from durable_mini.errors import DataCloneError, DeadlockError, Error, LimitError, RangeError, ThrownText, WorldError
 from durable_mini.faults import Fault, FaultPlan
 from durable_mini.http import Request, Response, fetch
 from durable_mini.ids import DurableObjectId
@@ -13,6 +13,7 @@ from durable_mini.objects import DurableObject, DurableObjectState, Namespace, S
 from durable_mini.promise import Promise
 from durable_mini.runs import AlarmInvocationInfo
 from durable_mini.storage.api import DurableObjectStorage
+from durable_mini.storage.transaction import DurableObjectTransaction
 from durable_mini.trace import Event, Trace
 from durable_mini.world import World
 
@@ -25,6 +26,7 @@ __all__ = [
     "DurableObjectId",
     "DurableObjectState",
     "DurableObjectStorage",
+    "DurableObjectTransaction",
     "Error",
     "Event",
     "Exponential",
@@ -38,15 +40,20 @@ __all__ = [
     "Request",
     "Response",
     "Stub",
+    "ThrownText",
     "Trace",
     "Uniform",
     "World",
     "WorldError",
     "all_settled",
+    "clearInterval",
+    "clearTimeout",
     "console",
     "fetch",
     "gather",
     "race",
     "scheduler",
+    "setInterval",
+    "setTimeout",
     "spin",
 ]

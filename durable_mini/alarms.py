@@ -38,6 +38,9 @@ class Outcome(NamedTuple):
     message: str = ""
     """The error, for the trace."""
 
+    abandon: bool = False
+    """Whether the object's own alarm goes too: the run was aborted and is not to be tried again."""
+
 
 SUCCEEDED = Outcome(retry=False)
 CANCELLED = Outcome(retry=False, message="cancelled")
@@ -149,6 +152,8 @@ class Scheduler:
         entry.status = Status.FINISHED
         if not outcome.retry:
             self._erase(name, entry)
+            if outcome.abandon:
+                self._abandon(name, entry.scheduled)
         elif entry.retries >= self._limits.alarm_retry_max_tries:
             self._erase(name, entry)
             self._record(name, "alarm.abandoned", scheduledTime=entry.scheduled, runs=entry.runs)

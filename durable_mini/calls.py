@@ -77,7 +77,7 @@ def deliver_reply(call: Call, result: Any, failed: bool) -> None:
         else:
             promise._loop.client_turn(settle, result)
     else:
-        caller._arrived(call.section, settle, result)
+        caller.arrived(call.section, settle, result)
 
 
 def refuse(loop: Loop, call: Call, error: BaseException, **flags: bool) -> None:

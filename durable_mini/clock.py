@@ -1,8 +1,9 @@
-"""What a learner's code sees of time: ``Date.now()``, ``scheduler.wait(ms)``, ``spin(ms)``."""
+"""What a learner's code sees of time: ``Date.now()``, ``scheduler.wait(ms)``, timers, ``spin(ms)``."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from durable_mini.errors import ObjectReset, WorldError
@@ -78,6 +79,40 @@ def _client_timer(promise: Promise[None]) -> None:
     promise.fulfil_first(None)
     if loop.microtasks:
         loop.run_microtasks()
+
+
+def setTimeout(callback: Callable[..., Any], ms: float = 0, *arguments: Any) -> int:
+    """Call ``callback(*arguments)`` after ``ms`` milliseconds, in a turn of its own; a number for ``clearTimeout``.
+
+    It keeps the object in memory (recording s22). An error in it is told to nobody; the trace
+    has it (recording s44).
+    """
+    return _start("setTimeout()", callback, ms, arguments, again=False)
+
+
+def setInterval(callback: Callable[..., Any], ms: float = 0, *arguments: Any) -> int:
+    """Call ``callback(*arguments)`` every ``ms`` milliseconds, until ``clearInterval`` is given the number."""
+    return _start("setInterval()", callback, ms, arguments, again=True)
+
+
+def clearTimeout(number: int | None) -> None:
+    """Stop a timer; None, and the number of one that is over, change nothing."""
+    loop = current("clearTimeout()", "a method of an object")
+    if loop.owner is not None:
+        loop.owner.timers.stop(number)
+
+
+clearInterval = clearTimeout  # noqa: N816 - Cloudflare's spelling; as in JavaScript, either stops both kinds
+
+
+def _start(what: str, callback: Any, ms: float, arguments: tuple[Any, ...], *, again: bool) -> int:
+    loop = current(what, "world.spawn(...) with scheduler.wait(ms)")
+    if loop.owner is None:
+        raise WorldError(f"{what} works inside an object; a client waits with scheduler.wait(ms).")
+    if not callable(callback):
+        raise TypeError(f"{what} takes a function first, not a {type(callback).__name__}; pass it without calling it.")
+    number: int = loop.owner.timers.start(callback, microseconds(ms, what), arguments, again=again)
+    return number
 
 
 def spin(ms: float) -> None:

@@ -50,6 +50,12 @@ def race(*awaitables: Awaitable[Any]) -> Promise[Any]:
     return result
 
 
+def started(name: str, awaitable: Awaitable[Any]) -> Promise[Any]:
+    """``awaitable`` as a promise; a coroutine is started as a task of whoever calls ``name``."""
+    _, promises = _promises(name, (awaitable,))
+    return promises[0]
+
+
 def _all(
     name: str, awaitables: tuple[Awaitable[Any], ...], take: Callable[[Promise[Any]], Any], *, fails: bool
 ) -> Promise[list[Any]]:

@@ -45,6 +45,14 @@ CONSTRAINTS_VIOLATED: Final = (
     "Durable Object was reset and rolled back to its last known good state because the application left "
     "the database in a state where constraints were violated: {}"
 )
+TRANSACTION_ROLLED_BACK: Final = "Cannot {} on rolled back transaction"
+TRANSACTION_COMMITTED: Final = (
+    "Cannot call {} on transaction that has already committed: did you move `txn` outside of the closure?"
+)
+TRANSACTION_NESTED: Final = "Cannot roll back an outer transaction while a nested transaction is still running."
+TRANSACTION_DELETE_ALL: Final = "Cannot call deleteAll() within a transaction"
+INTERNAL: Final = "internal error; reference = simulated"
+ABORTED: Final = "Application called abort() to reset Durable Object."
 BLOCK_TIMEOUT: Final = (
     "A call to blockConcurrencyWhile() in a Durable Object waited for too long. The call was canceled and "
     "the Durable Object was reset."
@@ -102,6 +110,13 @@ class NoSuchMethod(TypeError):  # noqa: N818 - arrives as a plain TypeError
     name = "TypeError"
 
 
+class ThrownText(Error):  # noqa: N818 - it stands for a string
+    """JavaScript's ``throw "text"``, for Python can raise no string.
+
+    A caller gets a plain Error with that message; it does not name the object (recording s17).
+    """
+
+
 class WorldError(RuntimeError):
     """The world was used in a way it cannot follow; the sentence says what to do instead."""
 
@@ -133,7 +148,7 @@ def _type_that_crosses(kind: type[BaseException]) -> type[Exception]:
     for base in kind.__mro__:
         if base in _ARRIVES_AS_ERROR:
             break
-        if base is NoSuchMethod:
+        if base in (NoSuchMethod, ThrownText):
             continue
         if issubclass(base, Exception) and base.__module__ in ("builtins", __name__):
             return base

@@ -154,5 +154,5 @@ def fetch(url: str | Request, **options: Any) -> Promise[Response]:
     if owner is None:
         raise WorldError(f"fetch() is made by an object, and a client of {loop.name} is running; call stub.fetch(...).")
     request = Request.of(url, options, "fetch()")
-    promise: Promise[Response] = owner.fetch(request)
+    promise: Promise[Response] = owner.outside.fetch(request)
     return promise

@@ -9,26 +9,29 @@ each call of its code with :class:`~durable_mini.errors.ObjectReset`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from durable_mini import errors, values
 from durable_mini.alarms import Outcome
 from durable_mini.calls import Call, deliver_reply, refuse
 from durable_mini.errors import Error
-from durable_mini.faults import RAISE, REFUSE
 from durable_mini.gates import Admitted, InputGate, OutputGate, Section
-from durable_mini.http import Request, Response
+from durable_mini.http import Response
 from durable_mini.limits import US_PER_MS
 from durable_mini.loop import TICKS_PER_TURN, Loop
-from durable_mini.promise import FULFILLED, Promise
+from durable_mini.outside import OutsideCalls
+from durable_mini.promise import FULFILLED, REJECTED, Promise
 from durable_mini.runs import AlarmInvocationInfo, AlarmRun, SectionEnd
 from durable_mini.task import Task, calls_learner_code
+from durable_mini.timers import Timers
 
 if TYPE_CHECKING:
     from durable_mini.objects import Record
     from durable_mini.realm import Realm
     from durable_mini.storage.database import Database
+    from durable_mini.storage.transaction import DurableObjectTransaction
     from durable_mini.trace import Scalar
 
 
@@ -53,13 +56,17 @@ class Instance:
         self.object: Any = None
         self.has_alarm_handler = record.namespace.has_alarm_handler
         self._calls: dict[Call, None] = {}
-        self._pending = 0
+        self.pending = 0
+        """How many of its own calls, timers and other waits are under way."""
         self._nothing: Promise[Any] | None = None
-        self._effects: dict[str, int] = {}
         self._idle_since = 0
         self._eviction_due = False
         self._withdrawn: list[Any] = []
-        self._first: list[tuple[Section | None, Promise[Any], Any]] = []
+        self._first: list[tuple[Section | None, Callable[[Any], None], Any]] = []
+        self.timers = Timers(self)
+        self.outside = OutsideCalls(self)
+        self._flush_due = self._flush_late = False
+        self._after_flush: list[Callable[[], None]] = []
 
     # -- what storage and ctx ask of their host ---------------------------------------------------
 
@@ -93,9 +100,9 @@ class Instance:
     def next_turn(self, source: str) -> Promise[Any]:
         """A promise that settles in a turn of its own, once this one is committed."""
         promise: Promise[Any] = Promise(self.loop, source)
-        self._pending += 1
+        self.pending += 1
         section = self.section
-        self.output.hold(lambda _: self._arrived(section, promise.fulfil, None), None)
+        self.output.hold(lambda _: self.arrived(section, promise.fulfil, None), None)
         return promise
 
     def note(self, kind: str, detail: dict[str, Scalar]) -> None:
@@ -106,12 +113,12 @@ class Instance:
 
     def set_timer(self, due: int, promise: Promise[None]) -> None:
         """Settle ``promise`` at ``due`` (µs), in a turn of its own."""
-        self._pending += 1
+        self.pending += 1
         self.loop.at(due, self._timer_rang, (self.section, promise))
 
     def _timer_rang(self, timer: tuple[Section | None, Promise[None]]) -> None:
         section, promise = timer
-        self._pending -= 1
+        self.pending -= 1
         if self.alive:
             self.enter(section, self._timer_fired, promise)
 
@@ -119,6 +126,22 @@ class Instance:
         if self.loop.trace is not None:
             self.note("timer.fired", {"ms": promise.source})  # type: ignore[dict-item]  # a timer's source is its ms
         promise.fulfil_first(None)
+
+    def wait_until(self, promise: Promise[Any]) -> None:
+        """``ctx.waitUntil``: the object stays in memory until ``promise`` settles; an error is told to nobody."""
+        self.pending += 1
+        promise.when_settled(self._waited)
+
+    def _waited(self, promise: Promise[Any]) -> None:
+        self.pending -= 1
+        if promise._state == REJECTED:
+            told = errors.describe(promise._value)
+            self.note("promise.unhandled", {"promise": f"waitUntil({promise})", "message": told})
+
+    def abort(self, message: str, *, retry_alarm: bool) -> NoReturn:
+        """``ctx.abort``: reset the object now; nothing of its code runs any more."""
+        self.die(Error(message), "object.reset", retry_alarm=retry_alarm, durableObjectReset=True)
+        raise errors.ObjectReset
 
     # -- turns --------------------------------------------------------------------------------------
 
@@ -136,20 +159,20 @@ class Instance:
         if not gate.busy:  # what a critical section waits for enters although others wait
             self._drain()
 
-    def _arrived(self, section: Section | None, function: Callable[[Any], None], argument: Any) -> None:
-        self._pending -= 1
+    def arrived(self, section: Section | None, function: Callable[[Any], None], argument: Any) -> None:
+        """What the instance waited for has come: a reply, an answer, a timer."""
+        self.pending -= 1
         self.enter(section, function, argument)
 
-    def continue_first(self, section: Section | None, promise: Promise[Any], value: Any) -> None:
-        """Settle ``promise`` in the turn after this one, before any waiting event."""
-        self._first.append((section, promise, value))
+    def continue_first(self, section: Section | None, settle: Callable[[Any], None], outcome: Any) -> None:
+        """Settle a promise in the turn after this one, before any waiting event."""
+        self._first.append((section, settle, outcome))
 
     def _drain(self) -> None:
         """Let in what may enter now, one turn after the other."""
         while self.alive and not self.gate.busy:
             if self._first:
-                section, promise, value = self._first.pop(0)
-                self._turn(section, promise.fulfil, value)
+                self._turn(*self._first.pop(0))
                 continue
             admitted = self.gate.next() if self.gate.waiting else None
             if admitted is None:
@@ -201,19 +224,55 @@ class Instance:
             self._close_tasks()
             return
         database = self.record.database
-        committed = database.in_transaction
-        if committed or database.broken is not None:
+        written = database.in_transaction and not database.explicit
+        if written and self.realm.commit_us and database.broken is None:
+            self._hold(database)
+            return
+        if written or database.broken is not None:
             failure = self._commit(database)
             if failure is not None:
                 self.die(failure, "object.reset", counts=False)
                 self._close_tasks()
                 return
-        if self.realm.watch and (committed or self.record.seen_generation != database.generation):
+        self._confirmed(database, written)
+
+    def _confirmed(self, database: Database, written: bool) -> None:
+        """Nothing is unconfirmed any more: what the output gate holds may leave."""
+        if self.realm.watch and (written or self.record.seen_generation != database.generation):
             self.record.look()
         if self.output.held:
             self.loop.release(self.output.take())
-        if not self._calls and not self._pending and self.alarm_run is None:
+        if not self._calls and not self.pending and self.alarm_run is None:
             self.start_idle_clock()
+
+    def _hold(self, database: Database) -> None:
+        """A commit takes time: the turn's writes, and what waits for them, are held until the flush."""
+        if not self._flush_due:
+            self._flush_due = True
+            self.loop.at(self.loop.now + self.realm.commit_us, self._flush)
+        if self._flush_late:
+            self._flush(None)
+        elif not database.confirm and self.output.held:
+            self.loop.release(self.output.take())
+
+    def _flush(self, _: None) -> None:
+        """Commit every turn that has ended by now."""
+        if not self.alive:
+            return
+        if self.gate.busy:  # the CPU time of a turn has not passed: it cannot be told from the others
+            self._flush_late = True
+            return
+        self._flush_due = self._flush_late = False
+        database = self.record.database
+        failure = self._commit(database)
+        if failure is not None:
+            self.die(failure, "object.reset", counts=False)
+            return
+        self._confirmed(database, written=True)
+        waiting, self._after_flush = self._after_flush, []
+        for begin in waiting:
+            begin()
+        self._drain()
 
     def _note_failures(self) -> None:
         for promise in self.loop.fresh_failures:
@@ -300,7 +359,7 @@ class Instance:
                 result, failed = error, True
         if failed:
             thrown, where = result, errors.line_of(result)
-            of_the_object = call.kind == "rpc" and not isinstance(result, errors.NoSuchMethod)
+            of_the_object = call.kind == "rpc" and not isinstance(result, (errors.NoSuchMethod, errors.ThrownText))
             result = errors.carried(result, remote=True)
             if call.caller is None:  # a cell shows the learner's own lines; between objects the stack is dropped
                 result.__cause__ = thrown
@@ -339,7 +398,7 @@ class Instance:
 
     def call_leaves(self, deliver: Callable[[Any], None], call: Call) -> None:
         """A call of this object's own: it leaves once the turn's writes are committed."""
-        self._pending += 1
+        self.pending += 1
         self.output.hold(deliver, call)
 
     # -- alarms -------------------------------------------------------------------------------------
@@ -398,19 +457,38 @@ class Instance:
 
     def block(self, callback: Callable[[], Any]) -> Promise[Any]:
         """``ctx.blockConcurrencyWhile``: run ``callback`` in a later turn, and let nothing else in until it ends."""
+        return self._block(callback, "blockConcurrencyWhile", None)
+
+    def transaction(self, closure: Callable[[], Any], transaction: DurableObjectTransaction) -> Promise[Any]:
+        """``ctx.storage.transaction``: such a block, undone instead of fatal when it raises."""
+        return self._block(closure, "transaction", transaction)
+
+    def _block(
+        self, callback: Callable[[], Any], what: str, transaction: DurableObjectTransaction | None
+    ) -> Promise[Any]:
         section = Section(self.section)
         if section.depth > self.realm.limits.block_nesting:
             raise errors.Error(errors.BLOCK_NESTING)
-        promise: Promise[Any] = Promise(self.loop, f"blockConcurrencyWhile() of {self.label}")
-        self.gate.open_section(section, self._begin_section, (section, callback, promise))
+        promise: Promise[Any] = Promise(self.loop, f"{what}() of {self.label}")
+        end = SectionEnd(self, section, promise, transaction)
+        self.gate.open_section(section, self._begin_section, (end, callback, what))
         return promise
 
     @calls_learner_code
-    def _begin_section(self, opening: tuple[Section, Callable[[], Any], Promise[Any]]) -> None:
-        section, callback, promise = opening
-        self.note("gate.closed", {"depth": section.depth})
+    def _begin_section(self, opening: tuple[SectionEnd, Callable[[], Any], str]) -> None:
+        end, callback, what = opening
+        section, transaction = end.section, end.transaction
+        if transaction is not None:
+            database = self.record.database
+            if database.in_transaction and not database.explicit:  # unconfirmed writes of earlier turns go first
+                again = partial(self.enter, section, self._begin_section, opening)
+                self._after_flush.append(again)
+                return
+            transaction.begin()
+        self.note(
+            "gate.closed", {"depth": section.depth} if transaction is None else {"depth": section.depth, "for": what}
+        )
         self.loop.depth = 0
-        end = SectionEnd(self, section, promise)
         try:
             result = callback()
         except errors.ObjectReset:
@@ -420,65 +498,10 @@ class Instance:
             return
         limit = self.loop.now + self.realm.limits.block_ms * US_PER_MS
         end.timer = self.loop.timer(limit, self._block_took_too_long, section)
-        self.loop.follow(result, self, end, lambda: "blockConcurrencyWhile")
+        self.loop.follow(result, self, end, lambda: what)
 
     def _block_took_too_long(self, _section: Section) -> None:
         self.die(errors.Error(errors.BLOCK_TIMEOUT, overloaded=True), "object.reset", durableObjectReset=True)
-
-    # -- the outside world -------------------------------------------------------------------------------
-
-    def fetch(self, request: Request) -> Promise[Response]:
-        """Call the outside world; the call leaves once the turn's writes are committed."""
-        promise: Promise[Response] = Promise(self.loop, f"fetch({request.url})")
-        task = self.loop.task
-        activity = task.activity if task is not None else "constructor"
-        number = self._effects.get(activity, 0)
-        self._effects[activity] = number + 1
-        self._pending += 1
-        detail: dict[str, Scalar] = {
-            "by": activity, "effect": number, "method": request.method, "url": request.url,
-            "body": request.body if isinstance(request.body, str) else None,
-        }  # fmt: skip
-        self.output.hold(self._effect_leaves, (self.section, promise, detail, activity, number))
-        return promise
-
-    def _effect_leaves(self, effect: tuple[Section | None, Promise[Response], dict[str, Scalar], str, int]) -> None:
-        loop = self.loop
-        self.note("effect.called", effect[2])
-        half = round(self.realm.limits.fetch_ms * US_PER_MS / 2)
-        if self._fault_strikes(REFUSE, effect[3], effect[4]):
-            self.note("effect.lost", effect[2])
-            loop.at(
-                loop.now + half, self._effect_fails, (effect[0], effect[1], Error(errors.NETWORK_LOST, retryable=True))
-            )
-            return
-        loop.at(loop.now + half, self._effect_applies, effect)
-        loop.at(loop.now + 2 * half, self._effect_answers, effect)
-
-    def _effect_applies(self, effect: tuple[Any, Any, dict[str, Scalar], str, int]) -> None:
-        self.note("effect.applied", effect[2])  # it does, whatever has become of the object since
-
-    def _effect_answers(self, effect: tuple[Section | None, Promise[Response], dict[str, Scalar], str, int]) -> None:
-        section, promise, detail, activity, number = effect
-        if not self.alive:
-            self.note("effect.lost", detail)
-            return
-        self.note("effect.answered", {**detail, "status": 200})
-        if self._fault_strikes(RAISE, activity, number):
-            self._effect_fails((section, promise, Error(f"fault: raised after effect {number} of {activity}")))
-        else:
-            self._arrived(section, promise.fulfil, Response.json({}))
-
-    def _effect_fails(self, failure: tuple[Section | None, Promise[Response], Error]) -> None:
-        section, promise, error = failure
-        self._arrived(section, promise.reject, error)
-
-    def _fault_strikes(self, what: str, activity: str, number: int) -> bool:
-        faults = self.realm.faults
-        if faults is None or not faults.strikes(what, self.label, activity, number):
-            return False
-        self.note("fault.injected", {"what": what.removesuffix(" after"), "after": f"{activity}/effect#{number}"})
-        return True
 
     # -- the end ---------------------------------------------------------------------------------------
 
@@ -486,13 +509,24 @@ class Instance:
     def idle(self) -> bool:
         """Whether nothing of this instance is under way."""
         return not (
-            self._calls or self._pending or self.alarm_run or self.gate.busy or self.gate.waiting or self._first
+            self._calls
+            or self.pending
+            or self.alarm_run
+            or self.gate.busy
+            or self.gate.waiting
+            or self._first
+            or self._flush_due
         )
+
+    @property
+    def serves_clients(self) -> bool:
+        """Whether a client from outside of all objects waits for an answer."""
+        return any(call.caller is None for call in self._calls)
 
     @property
     def under_way(self) -> str:
         """What keeps the instance from being idle, in words."""
-        calls, waits = len(self._calls), self._pending
+        calls, waits = len(self._calls), self.pending
         parts = [
             f"{calls} call{'s' if calls > 1 else ''}" if calls else "",
             "a run of alarm()" if self.alarm_run is not None else "",
@@ -543,6 +577,7 @@ class Instance:
         record = self.record
         record.instance = None
         death = self.death = errors.carried(error, **flags)
+        connection_lost = flags.get("retryable", getattr(error, "retryable", False))
         unsent = [argument[0] for function, argument in self.output.take() if function == self._send_reply]
         self._withdrawn.clear()
         record.slot.rollback()
@@ -550,7 +585,7 @@ class Instance:
         self.note(kind, {"instance": self.number, "message": errors.describe(death)})
         for call in [*unsent, *self._calls]:
             call.on_error = call.on_error if breaks_stubs else None
-            self.fail_call(call, death, remote=call.kind == "fetch" and not flags.get("retryable", False))
+            self.fail_call(call, death, remote=call.kind == "fetch" and not connection_lost)
         run = self.alarm_run
         if run is not None:
             self.alarm_run = None
@@ -559,7 +594,7 @@ class Instance:
             told = errors.describe(death)
             counted = run.started if counts is None else counts
             self.note("alarm.failed", {"run": run.number, "message": told})
-            outcome = Outcome(retry=retry_alarm, counts=counted, message=told)
+            outcome = Outcome(retry=retry_alarm, counts=counted, message=told, abandon=not retry_alarm)
             self.loop.soon(run.tell_scheduler, outcome)
         if drop_timers:
             drop_timers_of_the_dead(self.loop)
@@ -585,7 +620,13 @@ class Instance:
 
 
 _TIMERS = frozenset(
-    {Instance._spent, Instance._timer_rang, Instance._block_took_too_long, Instance._alarm_took_too_long}
+    {
+        Instance._spent,
+        Instance._timer_rang,
+        Instance._flush,
+        Instance._block_took_too_long,
+        Instance._alarm_took_too_long,
+    }
 )
 """Events that concern nobody once their instance is dead."""
 
@@ -595,6 +636,8 @@ def drop_timers_of_the_dead(loop: Loop) -> None:
 
     def is_of_the_dead(function: Callable[[Any], None]) -> bool:
         owner = getattr(function, "__self__", None)
+        if isinstance(owner, Timers):
+            return not owner.instance.alive
         return isinstance(owner, Instance) and not owner.alive and getattr(function, "__func__", None) in _TIMERS
 
     loop.drop(is_of_the_dead)

@@ -66,6 +66,7 @@ class Limits:
     eviction_ms: int = _limit(10_000, "ms", "recorded", "s22; the docs say 70 to 140 s in production")
     block_ms: int = _limit(30_000, "ms", "recorded", "s15b: blockConcurrencyWhile for 30 s resets the object")
     block_nesting: int = _limit(64, "levels", "documented", "io-context.h")
+    drain_ms: float = _limit(5_000, "ms", "assumed", "how long SIGKILL follows SIGTERM; the recorder of s52 waited 5 s")
     # storage
     keys_per_call: int = _limit(128, "keys", "documented", "platform limits; local workerd takes more (s19)")
     key_and_value_bytes: int = _limit(2_000_000, "bytes", "documented", "platform limits; local workerd takes more")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from durable_mini import draws, errors, values
 from durable_mini.alarms import Outcome
 from durable_mini.calls import CLIENT, Call, refuse
+from durable_mini.combine import started
 from durable_mini.http import Request, Response
 from durable_mini.ids import DurableObjectId, IdFactory
 from durable_mini.instance import Instance
@@ -56,6 +57,24 @@ class DurableObjectState:
                 "without the brackets of a call."
             )
         return self._instance.block(callback)
+
+    def waitUntil(self, awaitable: Awaitable[Any]) -> None:
+        """Keep the object in memory until ``awaitable`` (a call or a coroutine) is done.
+
+        No reply waits for it, and nobody is told its error (recording s40); the trace has it.
+        """
+        self._instance.check()
+        self._instance.wait_until(started("waitUntil", awaitable))
+
+    def abort(self, reason: Any = errors.ABORTED, *, retryAlarm: bool = True) -> NoReturn:
+        """Reset the object at once: writes of this turn are lost, and everybody who waits is told ``reason``.
+
+        The code behind it never runs, and nothing can catch it. A running alarm is retried, and
+        counted, unless ``retryAlarm`` is False (recordings s17, s17b, s26).
+        """
+        self._instance.check()
+        message = "null" if reason is None else reason if isinstance(reason, str) else str(reason)
+        self._instance.abort(message, retry_alarm=retryAlarm)
 
 
 class DurableObject:
@@ -160,7 +179,7 @@ class Record:
 
     def receive(self, call: Call) -> None:
         """A call has arrived at the object."""
-        if self.realm.down:
+        if self.realm.down or (self.realm.draining and call.caller is None):
             refuse(self.realm.loop, call, errors.Error(errors.NETWORK_LOST, retryable=True))
             return
         instance = self.instance or self.start()
@@ -183,7 +202,8 @@ class Record:
     def abandon_alarm(self, scheduled: int) -> None:
         """The scheduler has given up: clear the alarm, unless it has another time by now."""
         instance = self.instance
-        if instance is not None and instance.gate.busy:  # a turn's writes are not this one's to commit
+        # a turn's writes, held or not, are not this one's to commit
+        if instance is not None and (instance.gate.busy or self.database.in_transaction):
             instance.enter(None, self.slot.abandon, scheduled)
         elif self.slot.abandon(scheduled):
             self.slot.commit()

@@ -22,6 +22,7 @@ class Realm:
         limits: Limits,
         seed: int,
         eviction_us: int,
+        commit_us: int,
         keep_alarm: bool,
         watch: dict[str, str],
     ) -> None:
@@ -30,9 +31,13 @@ class Realm:
         self.limits = limits
         self.seed = seed
         self.eviction_us = eviction_us
+        self.commit_us = commit_us
+        """How long a commit takes; 0 commits at the end of the turn, as the real runtime does."""
         self.keep_alarm = keep_alarm
         self.watch = watch
         """Queries by name that are run after each commit, for the trace."""
         self.faults: Injector | None = None
         self.down = False
         """The process is away (a restart with downtime): calls are refused."""
+        self.draining = False
+        """The process is about to stop: clients' calls are refused, the rest goes on."""

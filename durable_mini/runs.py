@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from durable_mini import errors
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from durable_mini.instance import Instance
     from durable_mini.loop import Timer
     from durable_mini.promise import Promise
+    from durable_mini.storage.transaction import DurableObjectTransaction
     from durable_mini.trace import Scalar
 
 
@@ -90,26 +92,39 @@ class AlarmRun:
 class SectionEnd:
     """What the callback of a critical section reports to."""
 
-    __slots__ = ("instance", "promise", "section", "timer")
+    __slots__ = ("instance", "promise", "section", "timer", "transaction")
 
-    def __init__(self, instance: Instance, section: Section, promise: Promise[Any]) -> None:
+    def __init__(
+        self, instance: Instance, section: Section, promise: Promise[Any], transaction: DurableObjectTransaction | None
+    ) -> None:
         self.instance = instance
         self.section = section
         self.promise = promise
+        self.transaction = transaction
+        """The storage transaction that the section is, if it is one."""
         self.timer: Timer | None = None
 
     def fulfil(self, value: Any) -> None:
         """The callback returned: the code that awaits the block goes on before any waiting event."""
+        if self.transaction is not None:
+            self.transaction.commit()
+        self._over(self.promise.fulfil, value)
+
+    def reject(self, error: BaseException) -> None:
+        """The callback raised: a transaction is undone; any other block resets the object, and everybody is told."""
+        if self.transaction is None:
+            self._stop_timer()
+            self.instance.die(error, "object.reset", durableObjectReset=True)
+        else:
+            self.transaction.undo()
+            self._over(self.promise.reject, error)
+
+    def _over(self, settle: Callable[[Any], None], outcome: Any) -> None:
         self._stop_timer()
         instance = self.instance
         instance.gate.close_section(self.section)
         instance.note("gate.opened", {"depth": self.section.depth})
-        instance.continue_first(self.section.parent, self.promise, value)
-
-    def reject(self, error: BaseException) -> None:
-        """The callback raised: the object is reset, and everybody is told this error."""
-        self._stop_timer()
-        self.instance.die(error, "object.reset", durableObjectReset=True)
+        instance.continue_first(self.section.parent, settle, outcome)
 
     def _stop_timer(self) -> None:
         if self.timer is not None:

@@ -6,7 +6,7 @@ import itertools
 import keyword
 import math
 import weakref
-from collections.abc import Awaitable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from types import CoroutineType
 from typing import Any, Self, TypeVar
 
@@ -40,6 +40,10 @@ class World:
         distribution, or a function of (object, n) for the n-th failure of an object.
     alarm_lateness_ms: how late an alarm starts, in ms; given as ``jitter`` is.
     eviction_ms: how long an object stays in memory when nothing is under way.
+    commit_ms: how long a commit takes. With 0, the default, it is done at the end of the turn, as
+        measured. With more, replies and outgoing calls of an object wait in its output gate for
+        the next flush, a reset loses what is not flushed: this differs from the local runtime on
+        purpose, to watch the gate.
     limits: the runtime's numbers; a :class:`Limits` or a dict of those to change.
     faults: a :class:`FaultPlan` to carry out.
     watch: SQL queries by name that the runtime runs on each object after its commits; where a
@@ -55,6 +59,7 @@ class World:
         jitter: Draw | None = None,
         alarm_lateness_ms: Draw | None = None,
         eviction_ms: float | None = None,
+        commit_ms: float = 0,
         limits: Limits | dict[str, Any] | None = None,
         faults: FaultPlan | None = None,
         watch: Mapping[str, str] | None = None,
@@ -92,6 +97,7 @@ class World:
             limits=numbers,
             seed=seed,
             eviction_us=microseconds(eviction, "World(eviction_ms=...)"),
+            commit_us=microseconds(commit_ms, "World(commit_ms=...)"),
             watch=dict(watch or {}),
             keep_alarm=_date(compat_date) < DELETE_ALL_DELETES_ALARM,
         )
@@ -177,7 +183,7 @@ class World:
         """
         scheduler = self._scheduler
         scheduler.watch(self.limits.alarm_runs_until_idle)
-        await _Drive(self._loop, None, scheduler)
+        await _Drive(self._loop, None, lambda: scheduler.busiest is not None)
         if scheduler.busiest is not None:
             raise errors.LimitError(
                 f"{scheduler.busiest} keeps re-arming its alarm: {self.limits.alarm_runs_until_idle:,} runs, no end. "
@@ -261,13 +267,21 @@ class World:
         if instance is not None:
             self._crash(instance)
 
-    async def restart(self, downtime_ms: float = 0) -> None:
+    async def restart(self, downtime_ms: float = 0, *, drain: bool = False) -> None:
         """The process dies and starts again after ``downtime_ms``: all memory and all retry counters are gone.
 
-        Stored alarms are loaded; those that are overdue run at once, with retryCount 0.
+        Stored alarms are loaded; those that are overdue run at once, with retryCount 0. With
+        ``drain`` the process is asked to stop (SIGTERM): it answers the clients' calls in flight
+        first, for at most ``Limits.drain_ms``, and takes no more; it does not wait for an alarm
+        (recordings s52, s52b).
         """
         self._outside("restart")
         downtime = microseconds(downtime_ms, "restart(downtime_ms=...)")
+        if drain:
+            self._realm.draining = True
+            limit = self._loop.now + round(self.limits.drain_ms * US_PER_MS)
+            await _Drive(self._loop, limit, lambda: not any(map(_serves_clients, self._records())))
+            self._realm.draining = False
         self._stop_process()
         await _Drive(self._loop, self._loop.now + downtime)
         self._start_process()
@@ -428,15 +442,17 @@ class World:
 class _Drive:
     """Awaiting it runs the world until a moment (µs), or until it is idle."""
 
-    def __init__(self, loop: Loop, until: int | None, watcher: Scheduler | None = None) -> None:
+    def __init__(self, loop: Loop, until: int | None, give_up: Callable[[], bool] | None = None) -> None:
         self._loop = loop
         self._until = until
-        self._watcher = watcher
+        self._give_up = give_up
 
     def __await__(self) -> Generator[Any, Any, None]:
-        watcher = self._watcher
-        give_up = None if watcher is None else lambda: watcher.busiest is not None
-        return self._loop.driven(None, self._until, give_up)
+        return self._loop.driven(None, self._until, self._give_up)
+
+
+def _serves_clients(record: Record) -> bool:
+    return record.instance is not None and record.instance.serves_clients
 
 
 async def _awaiting(awaitable: Awaitable[T]) -> T:

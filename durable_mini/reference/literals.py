@@ -8,7 +8,7 @@ import math
 import re
 from typing import Any, Final
 
-from durable_mini import Error
+from durable_mini import ThrownText
 
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 SHOWN_BYTES: Final = 32
@@ -19,14 +19,6 @@ LATEST_MS: Final = 4_000_000_000
 """A whole number this far around the start of a program is a clock time."""
 
 _BUILTIN_NAME: Final = (AttributeError, NameError, ImportError)  # their .name is no error's name
-
-
-class ThrownText(Error):  # noqa: N818 - it stands for a string
-    """JavaScript can throw a string; here it is an error that remembers it."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
 
 
 def _function() -> int:
@@ -102,7 +94,7 @@ def _encoded_number(value: float) -> Any:
 def error_properties(error: BaseException) -> dict[str, Any]:
     """What a recording keeps of an error: name, message, flags, own properties."""
     if isinstance(error, ThrownText):
-        return {"notError": error.text}
+        return {"notError": error.message}
     properties: dict[str, Any] = {"name": error_name(error), "message": error_message(error)}
     for flag in ("remote", "retryable", "overloaded", "durableObjectReset"):
         if getattr(error, flag, False):
@@ -132,7 +124,7 @@ def error_message(error: BaseException) -> str:
 def error_text(error: BaseException) -> str:
     """The error as JavaScript turns it into a string."""
     if isinstance(error, ThrownText):
-        return error.text
+        return error.message
     name, message = error_name(error), error_message(error)
     return f"{name}: {message}" if message else name
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import durable_mini
-from durable_mini import Date, Error, Request, fetch, gather, scheduler, spin
+from durable_mini import Date, Error, Request, ThrownText, fetch, gather, scheduler, spin
 from durable_mini.reference.frame import ASYNC, Frame, after_now, run_all
-from durable_mini.reference.literals import ThrownText, decode, encode, error_properties
+from durable_mini.reference.literals import decode, encode, error_properties
 
 operation = ASYNC.operation
 

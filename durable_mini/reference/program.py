@@ -18,10 +18,11 @@ from durable_mini import (
     RangeError,
     Request,
     Response,
+    ThrownText,
 )
 from durable_mini.reference import ledger, transactions  # noqa: F401 - they add their operations to the table
 from durable_mini.reference.frame import Frame, write_event
-from durable_mini.reference.literals import ThrownText, encode, error_text
+from durable_mini.reference.literals import encode, error_text
 from durable_mini.reference.operations import run_block, typed_error
 
 FINAL_KEYS = 40

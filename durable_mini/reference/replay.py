@@ -49,6 +49,11 @@ def replay(recording: Recording) -> Replay:
     return _Run(recording).run()
 
 
+def _is_lost(error: Exception) -> bool:
+    """Whether the process died before it answered, which no object can have said."""
+    return isinstance(error, Error) and error.retryable and not error.remote
+
+
 class _Run:
     """One replay: the world, the clients, what they were told."""
 
@@ -65,6 +70,8 @@ class _Run:
         self.with_alarm = self.world.bind("OBJECTS", with_alarm)
         self.without_alarm = self.world.namespace(without)
         self.replies: dict[str | None, Any] = {}
+        self.unlogged: list[tuple[int, int]] = []
+        """From when to when (µs) a process that was to stop went on without a log."""
 
     def run(self) -> Replay:
         try:
@@ -88,7 +95,7 @@ class _Run:
             if bare(name) not in self.not_supported:
                 final[name] = await self._final_state(self._stub(name))
         return Replay(
-            events=project(self.world.trace, seen),
+            events=project(self.world.trace, seen, self.unlogged),
             replies=self.replies,
             final=final,
             not_supported=self.not_supported,
@@ -104,17 +111,23 @@ class _Run:
     async def _let_time_pass(self) -> None:
         """Run to the end of the recording, through the deaths of the process."""
         recording = self.recording
+        drain = False
         last = max([recording.until, *(e.t for e in recording.events), *(r.done for r in recording.replies.values())])
         down: int | None = None
         for step in sorted(recording.steps, key=lambda step: step.t):
             if step.kind in ("stop", "kill9"):
-                down = self.clock.process_event(step.kind, round(step.t * US))
+                down, drain = self.clock.process_event(step.kind, round(step.t * US)), step.kind == "stop"
                 await self.world.run_until(self.world.start + down / US)
             elif step.kind == "start" and down is not None:
-                up = self.clock.process_event("start", down)
+                stopped = self.clock.process_event("stopped", down) if drain else down
+                up = self.clock.process_event("start", stopped)
+                if not drain:
+                    self.process.started_again()
+                await self.world.restart((up - stopped) / US, drain=drain)
+                if drain:  # until then the old process went on with its counters, and nobody read its log
+                    self.process.started_again()
+                    self.unlogged.append((down, self.world.now_us))
                 self.process.configure(step.argument)
-                self.process.started_again()
-                await self.world.restart((up - down) / US)
                 down = None
         await self.world.run_until(self.world.start + last + 1 - 1 / US)
 
@@ -152,7 +165,7 @@ class _Run:
         try:
             return {"ok": relative(await self._call(stub, call, logged=logged), self.world.start)}
         except Exception as error:  # noqa: BLE001 - the error is what is compared
-            if self.process.life != life:
+            if self.process.life != life or _is_lost(error):
                 return {"lost": True}
             return {"error": error_properties(error)}
 

@@ -49,6 +49,9 @@ class AlarmSlot:
         self.deferred = False
         """Whether a run is on its way whose alarm will be deleted if it succeeds."""
 
+        self._touched: list[bool] = []
+        """For each open ``transaction()``, outermost first: whether the alarm was set or deleted in it."""
+
         self.reload()
         self._committed = self._value
 
@@ -65,12 +68,12 @@ class AlarmSlot:
 
     def get(self) -> int | None:
         """What ``getAlarm()`` reads: null while the deletion is deferred."""
-        return None if self.deferred else self._value
+        return None if self.deferred and not (self._touched and self._touched[-1]) else self._value
 
     def set(self, time: int) -> int:
         """Store ``time``, or now if that is later; what was stored."""
         time = max(time, self._now_ms())
-        self.deferred = False
+        self._end_deferral()
         if time != self._value:  # the same time again is no write, and the scheduler hears nothing (recording s11b)
             self._database.begin()
             if not self._exists:
@@ -78,17 +81,41 @@ class AlarmSlot:
                 self._exists = True
             self._database.own(_SET, (time,))
             self._value = time
-            self._database.changed = True
+            self._database.mark()
         return time
 
     def delete(self) -> None:
         """Remove the alarm."""
-        self.deferred = False
+        self._end_deferral()
         if self._value is not None:
             self._database.begin()
             self._database.own(_DELETE)
             self._value = None
-            self._database.changed = True
+            self._database.mark()
+
+    def _end_deferral(self) -> None:
+        """The alarm is touched: at once, or (in ``transaction()``) when that commits, its run deletes it no more."""
+        if self._touched:
+            self._touched[-1] = True
+        else:
+            self.deferred = False
+
+    # -- transaction() ------------------------------------------------------------------------------
+
+    def transaction_begins(self) -> None:
+        """An asynchronous transaction, or one within it, begins."""
+        self._touched.append(bool(self._touched) and self._touched[-1])
+
+    def transaction_commits(self) -> None:
+        """The innermost transaction has come to its end; what it did to the alarm counts."""
+        touched = self._touched.pop()
+        if touched:
+            self._end_deferral()
+
+    def transaction_rolls_back(self) -> None:
+        """The innermost transaction was undone in the database; the deferral is as it was (recording s51)."""
+        self._touched.pop()
+        self.reload()
 
     # -- a run ------------------------------------------------------------------------------------
 
@@ -112,6 +139,7 @@ class AlarmSlot:
         """The run is over: delete the alarm now, unless it was set or deleted meanwhile."""
         if self.deferred:
             self.delete()
+            self.deferred = False
 
     def failed(self) -> None:
         """The run is over: the alarm keeps its old time."""
@@ -148,6 +176,7 @@ class AlarmSlot:
         self._database.rollback()
         self._value = self._committed
         self.deferred = False
+        self._touched.clear()
         self._exists = self._exists and self._database.has_table(_TABLE)
 
     def wiped(self, keep: bool) -> None:

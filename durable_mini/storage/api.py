@@ -15,6 +15,7 @@ from durable_mini import errors
 from durable_mini.storage.alarm import AlarmSlot, alarm_time
 from durable_mini.storage.keyvalue import KeyValue, Missing
 from durable_mini.storage.sql import Sql
+from durable_mini.storage.transaction import DurableObjectTransaction
 from durable_mini.task import calls_learner_code
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _IS_ASYNC: Final = 0x80  # CPython's flag of an async function
+_TAKES_ANY_NUMBER: Final = 0x04  # and of one with *args
 
 
 # Cloudflare's options; what concerns its caches and its network has no effect here.
@@ -53,6 +55,9 @@ class StorageHost(Protocol):
 
     def next_turn(self, source: str) -> Promise[Any]:
         """A promise that settles in a turn of its own, once this one is committed."""
+
+    def transaction(self, closure: Callable[[], Any], transaction: DurableObjectTransaction) -> Promise[Any]:
+        """Run ``closure()`` in ``transaction``, with the input gate closed to all else."""
 
     def note(self, kind: str, detail: dict[str, Any]) -> None:
         """Add an event of this object to the trace."""
@@ -119,7 +124,7 @@ class DurableObjectStorage:
         """``put(key, value)`` or ``put({key: value, ...})``: store copies."""
         self._check()
         if options:
-            _known("put", options, _WRITE)
+            return self._write("put", options, lambda: self.put(key, *value))
         if len(value) == 1 and not isinstance(key, dict):
             self._store.put(key, value[0])  # type: ignore[arg-type]  # a key that is no str is refused there
         elif isinstance(key, Mapping):
@@ -136,7 +141,7 @@ class DurableObjectStorage:
         """Remove a key (whether it was stored), or several (how many were)."""
         self._check()
         if options:
-            _known("delete", options, _WRITE)
+            return self._write("delete", options, lambda: self.delete(key))
         if isinstance(key, (str, bytes)) or not isinstance(key, Iterable):
             return self._host.settled(self._store.delete(key))
         return self._host.settled(self._store.delete_many(key))
@@ -153,12 +158,24 @@ class DurableObjectStorage:
         self._check()
         if options:
             _known("deleteAll", options, _WRITE)
+        if self._database.explicit:
+            raise errors.Error(errors.TRANSACTION_DELETE_ALL)
         self._slot.commit()
         self._database.wipe()
         self._slot.wiped(self._keep_alarm)
         self._slot.commit()
         self._host.note("storage.write", {"op": "deleteAll"})
         return self._host.next_turn("deleteAll()")
+
+    def _write(self, call: str, options: dict[str, Any], write: Callable[[], Promise[Any]]) -> Promise[Any]:
+        """A write with options: with ``allowUnconfirmed`` no reply waits for it."""
+        _known(call, options, _WRITE)
+        database = self._database
+        confirm = database.in_transaction and database.confirm
+        promise = write()
+        if options.get("allowUnconfirmed"):
+            database.confirm = confirm
+        return promise
 
     # -- alarm ----------------------------------------------------------------------------------
 
@@ -173,7 +190,7 @@ class DurableObjectStorage:
         """Set the object's one alarm to a moment: ms since the epoch or an aware datetime; a past one means now."""
         self._check()
         if options:
-            _known("setAlarm", options, _WRITE)
+            return self._write("setAlarm", options, lambda: self.setAlarm(scheduledTime))
         if not self._host.may_set_alarm:
             raise TypeError(errors.NO_ALARM_HANDLER)
         asked = alarm_time(scheduledTime)
@@ -186,7 +203,7 @@ class DurableObjectStorage:
         """Remove the object's alarm; a retry that is pending is dropped with it."""
         self._check()
         if options:
-            _known("deleteAlarm", options, _WRITE)
+            return self._write("deleteAlarm", options, self.deleteAlarm)
         self._slot.delete()
         self._host.note("alarm.deleted", {})
         return self._host.settled(None)
@@ -204,14 +221,19 @@ class DurableObjectStorage:
             raise TypeError(
                 "transactionSync() takes a plain function; an async one would run after the transaction has ended."
             )
-        name = self._database.savepoint()
+        name, wiped = self._database.savepoint(), self._database.wiped
         try:
             result = closure()
-        except BaseException:
-            if self._database.in_transaction:  # no longer, if the instance was reset meanwhile
-                self._database.rollback_to(name)
-                self._slot.reload()
+        except Exception as error:
+            if self._database.wiped != wiped:
+                raise errors.Error(errors.INTERNAL) from error
+            self._undo_to(name)
             raise
+        except BaseException:
+            self._undo_to(name)
+            raise
+        if self._database.wiped != wiped:  # deleteAll() has taken the savepoint with it (recording s43)
+            raise errors.Error(errors.INTERNAL)
         self._database.release(name)
         if isinstance(result, CoroutineType):
             result.close()
@@ -220,7 +242,35 @@ class DurableObjectStorage:
             )
         return result
 
+    def _undo_to(self, savepoint: str) -> None:
+        if self._database.in_transaction:  # no longer, if the instance was reset meanwhile
+            self._database.rollback_to(savepoint)
+            self._slot.reload()
+
+    def transaction(self, closure: Any) -> Promise[Any]:
+        """Run ``await closure(txn)`` and let no other event in until it has ended.
+
+        What it wrote is committed when it returns, and undone when it raises or calls
+        ``txn.rollback()``; an error reaches the caller and does not reset the object (recordings
+        s30, s42). The 30 s limit of ``blockConcurrencyWhile`` applies.
+        """
+        self._check()
+        if not callable(closure):
+            kind = type(closure).__name__
+            raise TypeError(f"transaction() takes an async function, not a {kind}; pass it without calling it.")
+        txn = DurableObjectTransaction(self, self._database, self._slot)
+        return self._host.transaction((lambda: closure(txn)) if _takes_txn(closure) else closure, txn)
+
     def sync(self) -> Promise[None]:
         """Settles once everything written so far is committed; it ends the turn."""
         self._check()
         return self._host.next_turn("sync()")
+
+
+def _takes_txn(closure: Any) -> bool:
+    """Whether ``closure`` takes the transaction; JavaScript lets it be left out."""
+    code = getattr(closure, "__code__", None)
+    if code is None:  # no plain function or method
+        return True
+    bound = getattr(closure, "__self__", None) is not None
+    return bool(code.co_argcount > bound or code.co_flags & _TAKES_ANY_NUMBER)

@@ -67,8 +67,17 @@ class Database:
         self.changed = False
         """Whether this transaction has written anything."""
 
+        self.confirm = False
+        """Whether replies wait for it: it has written something without ``allowUnconfirmed``."""
+
+        self.explicit = 0
+        """How many asynchronous transactions are open, one within the other; they outlast turns."""
+
         self.generation = 0
         """Counts what takes tables away from under us: rollbacks and deleteAll."""
+
+        self.wiped = 0
+        """How often deleteAll() has replaced the database."""
 
         self._now_ms = now_ms
         self._unit = unit
@@ -169,11 +178,15 @@ class Database:
         if not self.in_transaction:
             self.own("BEGIN IMMEDIATE")
             self.in_transaction = True
-            self.changed = False
+            self.changed = self.confirm = False
+
+    def mark(self) -> None:
+        """Note a write of the running transaction."""
+        self.changed = self.confirm = True
 
     def wrote(self, operation: str, name: str, value: Scalar) -> None:
         """Note a write of the running transaction, and trace it with one detail."""
-        self.changed = True
+        self.changed = self.confirm = True
         if self.record is not None:
             self.record("storage.write", {"op": operation, name: value})
 
@@ -199,6 +212,7 @@ class Database:
         if self.connection.in_transaction:  # SQLite ends it by itself after a critical error
             self._own.execute("ROLLBACK")
         self.in_transaction = False
+        self.explicit = 0
         self._savepoints = 0
         self.generation += 1
         if self.changed and self.record is not None:
@@ -254,9 +268,11 @@ class Database:
         self.close_cursors()
         self.connection.close()
         self.in_transaction = False
+        self.explicit = 0
         self.changed = False
         self._savepoints = 0
         self.generation += 1
+        self.wiped += 1
         self._connect()
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ class Sql:
         except sqlite3.Error as error:
             raise database.translated(error) from None
         written = connection.total_changes - before
-        database.changed = True
+        database.mark()
         if database.record is not None:
             database.record("storage.write", {"op": "sql", "sql": statement.text.strip(), "rows": written})
         return SqlCursor(database, self._check, cursor, rows, written)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from durable_mini.reference.recording import bare, stub_calls
+
 BEYOND_MS = 60
 """How much further than the tolerance an altered time moves."""
 
@@ -25,6 +27,23 @@ class Spot(NamedTuple):
 
 def spots(document: dict[str, Any]) -> Iterator[Spot]:
     """The compared values of a recording, and the parts of it that must be there."""
+    free = document["compare"].get("free_times", [])
+    for spot in _spots(document):
+        if not (free and _is_time(document, spot) and bare(object_of(document, spot)) in free):
+            yield spot
+
+
+def _is_time(document: dict[str, Any], spot: Spot) -> bool:
+    """Whether the value is a time, which is not compared of objects with free times."""
+    key: Any = spot.path[-1]
+    value: Any = document
+    for step in spot.path:
+        value = value[step]
+    of_time = isinstance(key, str) and key.endswith("_ms") and value is not None
+    return of_time or spot.what == "the time of an event" or (isinstance(value, dict) and set(value) == {"$t"})
+
+
+def _spots(document: dict[str, Any]) -> Iterator[Spot]:
     for index, (_t, name, event, details) in enumerate(document["events"]):
         if name.startswith("$"):
             continue
@@ -89,26 +108,48 @@ def _other(value: Any, far: int, tolerance: int, rng: random.Random) -> Any:
 
 
 def object_of(document: dict[str, Any], spot: Spot) -> str:
-    """The object whose value it is."""
+    """The object whose value it is, as the document names it."""
     part, key = spot.path[:2]
     if part == "events":
         name: str = document["events"][key][1]
     elif part == "replies":
-        name = next(step[2] for step in document["steps"] if step[4:] == [document["replies"][key][0]])
+        tag = document["replies"][key][0]
+        name = next(step[2] for step in document["steps"] if tag in tags_of(step))
     else:
         name = key
     return name
 
 
+def tags_of(step: list[Any]) -> list[str | None]:
+    """The tags of the replies that a step of a document gets."""
+    if step[1] == "stub":
+        return [call.tag for call in stub_calls(step[3])]
+    return [step[4]] if len(step) > 4 else []
+
+
+def _companions(document: dict[str, Any], name: str) -> set[str]:
+    """The objects that cannot be without each other, for one calls the other; without the prefix of their class."""
+    calls = [(event[1], event[3]["to"]) for event in document["events"] if event[2] == "call_begin"]
+    calls += [(event[1], event[3]["name"]) for event in document["events"] if event[2] in ("polled", "poll_failed")]
+    if any(step[1] == "stop" for step in document["steps"]):  # a process stops once all its requests are answered
+        return {bare(step[2]) for step in document["steps"] if len(step) > 2 and step[2] is not None}
+    group = {bare(name)}
+    while more := {one for call in calls if group & set(call) for one in call} - group:
+        group |= more
+    return group
+
+
 def only(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """The document as if this object were the only one; objects that call nobody do not notice."""
-    tags = [step[4] for step in document["steps"] if step[2:3] == [name] and len(step) > 4]
+    """The document as if this object, and those it has to do with, were the only ones."""
+    group = _companions(document, name)
+    steps = [step for step in document["steps"] if len(step) < 3 or step[2] is None or bare(step[2]) in group]
+    tags = {tag for step in steps for tag in tags_of(step)}
     return {
         **document,
-        "steps": [step for step in document["steps"] if step[2:3] == [name] or step[1] == "config"],
-        "events": [event for event in document["events"] if event[1] == name],
+        "steps": steps,
+        "events": [event for event in document["events"] if event[1].startswith("$") or event[1] in group],
         "replies": [reply for reply in document["replies"] if reply[0] in tags],
-        "final": {given: final for given, final in document["final"].items() if given == name},
+        "final": {given: final for given, final in document["final"].items() if bare(given) in group},
     }
 
 

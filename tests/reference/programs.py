@@ -10,7 +10,7 @@ from durable_mini.reference import Recording
 WORKERD = Path(__file__).parents[2] / "data" / "workerd"
 """The recordings of the real runtime."""
 
-FILES = sorted(WORKERD.glob("s*_*.json"))
+FILES = sorted(WORKERD.glob("[rs]*_*.json"))
 
 
 def recording_files() -> list[Path]:

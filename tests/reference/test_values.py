@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Error, RangeError
+from durable_mini import Error, RangeError, ThrownText
 from durable_mini.reference.literals import (
-    ThrownText,
     absolute,
     decode,
     encode,
