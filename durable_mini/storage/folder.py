@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from durable_mini import errors
 from durable_mini.storage import causes
+from durable_mini.storage.database import PAGE_SIZE
 
 Key = tuple[str, str]
 """An object: the name of its class, and the 64 digits of its id."""
@@ -295,7 +296,7 @@ def folder_of(class_name: str) -> str:
 @contextlib.contextmanager
 def _opening(file: Path) -> Iterator[sqlite3.Connection]:
     """A connection that syncs its commits and keeps the locks it takes; closed again if what follows fails."""
-    size = _size(file)
+    odd_size = _odd_size(file)
     connection = sqlite3.connect(
         file, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256, uri=False
     )
@@ -304,7 +305,7 @@ def _opening(file: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if size % _number(connection, "PRAGMA page_size"):
+        if odd_size % _number(connection, "PRAGMA page_size"):
             raise sqlite3.DatabaseError("it ends within a page")
         yield connection
     except BaseException:
@@ -312,11 +313,14 @@ def _opening(file: Path) -> Iterator[sqlite3.Connection]:
         raise
 
 
-def _size(file: Path) -> int:
-    """The file's bytes; 0 if there are none, or a log beside it may still change them."""
-    if any(Path(f"{file}{log}").exists() for log in ("-wal", "-journal")) or not file.exists():
+def _odd_size(file: Path) -> int:
+    """The file's bytes, if they may not be whole pages and no log beside it can mend that; else 0."""
+    try:
+        size = file.stat().st_size
+    except FileNotFoundError:
         return 0
-    size = file.stat().st_size
+    if size % PAGE_SIZE == 0 or any(Path(f"{file}{log}").exists() for log in ("-wal", "-journal")):
+        return 0
     if size == 1:  # which SQLite would take for a new file, and overwrite (unixFileSize)
         error = sqlite3.DatabaseError("file is not a database")
         error.sqlite_errorcode = sqlite3.SQLITE_NOTADB

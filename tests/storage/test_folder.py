@@ -183,6 +183,28 @@ def test_a_write_that_fails_half_way_saves_nothing_and_the_next_one_works(folder
     assert (folder.now_us, folder.objects()) == (6, [("Room", D2, "b")])
 
 
+def test_what_is_written_is_synced_before_write_returns(folder: Folder) -> None:
+    connection = folder._connection
+    assert connection is not None
+    assert [rows(connection, f"PRAGMA {name}") for name in ("synchronous", "journal_mode")] == [[(2,)], [("wal",)]]
+    folder.write(now_us=5)
+    assert not connection.in_transaction
+
+
+@POSIX
+def test_a_folder_that_was_made_is_synced_in_the_one_it_lies_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    with opened(tmp_path / "a" / "b") as folder:
+        assert set(synced) == {tmp_path.stat().st_ino, (tmp_path / "a").stat().st_ino}
+        synced.clear()
+        put(folder, D1, 1)
+        put(folder, D2, 2)
+        assert synced == [folder.path.stat().st_ino]
+
+
 def test_many_threads_may_write_at_once(folder: Folder) -> None:
     def work(number: int) -> None:
         for step in range(5):
@@ -478,11 +500,12 @@ def test_a_forgotten_folder_lets_go_of_its_lock(path: Path) -> None:
 
 def test_a_world_in_memory_loads_nothing_of_this() -> None:
     code = (
-        "import sys, durable_mini; durable_mini.World()\n"
-        "print([name for name in ('pathlib', 'durable_mini.storage.folder') if name in sys.modules])"
+        "import sys; before = set(sys.modules)\n"
+        "import durable_mini; durable_mini.World()\n"
+        "print({'pathlib', 'durable_mini.storage.folder', 'durable_mini.storage.causes'} & (set(sys.modules) - before))"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"
+    assert run.stdout == "set()\n"
 
 
 # -- an object's file --------------------------------------------------------------------------------
