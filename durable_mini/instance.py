@@ -149,6 +149,9 @@ class Instance:
         """An event arrives: it runs at once, or waits at the input gate."""
         if not self.alive:
             return
+        if self.realm.disk is not None and not self.record.in_use():
+            self.record.when_ready(lambda error: self._reopened(error, section, function, argument))
+            return
         gate = self.gate
         if gate.admits(section):
             self._turn(section, function, argument)
@@ -158,6 +161,13 @@ class Instance:
         gate.wait(section, function, argument)
         if not gate.busy:  # what a critical section waits for enters although others wait
             self._drain()
+
+    def _reopened(self, error: Exception | None, section: Section | None, function: Admitted, argument: Any) -> None:
+        """The object's file, which others had crowded out, is open again."""
+        if error is None:
+            self.enter(section, function, argument)
+        else:
+            self.die(error, "object.reset", counts=False, durableObjectReset=True)
 
     def arrived(self, section: Section | None, function: Callable[[Any], None], argument: Any) -> None:
         """What the instance waited for has come: a reply, an answer, a timer."""
@@ -217,24 +227,42 @@ class Instance:
         self._drain()
 
     def _end_turn(self) -> None:
-        self.gate.busy = False
         if self.loop.fresh_failures:
             self._note_failures()
         if not self.alive:
+            self.gate.busy = False
             self._close_tasks()
             return
-        database = self.record.database
+        realm, database = self.realm, self.record.database
         written = database.in_transaction and not database.explicit
-        if written and self.realm.commit_us and database.broken is None:
-            self._hold(database)
-            return
+        if written and database.broken is None:
+            if realm.commit_us:
+                self.gate.busy = False
+                self._hold(database)
+                return
+            if realm.disk is not None:
+                self.record.commit(self._on_disk)
+                return
+        self.gate.busy = False
         if written or database.broken is not None:
             failure = self._commit(database)
             if failure is not None:
-                self.die(failure, "object.reset", counts=False)
-                self._close_tasks()
+                self._cannot_commit(failure)
                 return
         self._confirmed(database, written)
+
+    def _on_disk(self, failure: Exception | None) -> None:
+        """The turn's writes are on the disk, or cannot be."""
+        self.gate.busy = False
+        if failure is None:
+            self._confirmed(self.record.database, written=True)
+        else:
+            self._cannot_commit(failure)
+        self._drain()
+
+    def _cannot_commit(self, failure: Exception) -> None:
+        self.die(failure, "object.reset", counts=False)
+        self._close_tasks()
 
     def _confirmed(self, database: Database, written: bool) -> None:
         """Nothing is unconfirmed any more: what the output gate holds may leave."""
@@ -263,12 +291,16 @@ class Instance:
             self._flush_late = True
             return
         self._flush_due = self._flush_late = False
-        database = self.record.database
-        failure = self._commit(database)
+        if self.realm.disk is not None and self.record.database.in_transaction:
+            self.record.commit(self._flushed)
+        else:
+            self._flushed(self._commit(self.record.database))
+
+    def _flushed(self, failure: Exception | None) -> None:
         if failure is not None:
-            self.die(failure, "object.reset", counts=False)
+            self._cannot_commit(failure)
             return
-        self._confirmed(database, written=True)
+        self._confirmed(self.record.database, written=True)
         waiting, self._after_flush = self._after_flush, []
         for begin in waiting:
             begin()

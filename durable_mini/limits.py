@@ -68,6 +68,7 @@ class Limits:
     block_nesting: int = _limit(64, "levels", "documented", "io-context.h")
     drain_ms: float = _limit(5_000, "ms", "assumed", "how long SIGKILL follows SIGTERM; the recorder of s52 waited 5 s")
     # storage
+    open_files: int = _limit(256, "files", "assumed", "how many objects' files a durable world has open at a time")
     keys_per_call: int = _limit(128, "keys", "documented", "platform limits; local workerd takes more (s19)")
     key_and_value_bytes: int = _limit(2_000_000, "bytes", "documented", "platform limits; local workerd takes more")
     sql_bytes: int = _limit(100_000, "bytes", "documented", "length of one SQL text")

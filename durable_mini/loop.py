@@ -16,10 +16,10 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from types import CoroutineType, FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from durable_mini.errors import DeadlockError, LimitError, WorldError
 from durable_mini.limits import US_PER_MS, Limits
@@ -66,6 +66,13 @@ def _ring(timer: Timer) -> None:
         timer.function(timer.argument)
 
 
+class Operation(NamedTuple):
+    """Something that may block, and what goes on after it."""
+
+    work: Callable[[], None]
+    then: Callable[[Exception | None], None]
+
+
 class Loop:
     """Queues, clock and driver of one world."""
 
@@ -105,6 +112,12 @@ class Loop:
         self._driver: int | None = None
         self._stepping = False
         self._followers: list[Any] = []
+        self.in_place = False
+        """Whether whoever drives it has no event loop to wait in."""
+        self.in_thread: Callable[[Callable[[], None]], Coroutine[Any, Any, None]] | None = None
+        """Does an operation in a thread of its own; the world sets it if it has a disk."""
+        self._operation: Operation | None = None
+        self._done: tuple[Operation, Exception | None] | None = None
 
     # -- scheduling ---------------------------------------------------------------------------
 
@@ -140,6 +153,19 @@ class Loop:
         if timer.in_heap and not timer.cancelled:
             self._foreground -= 1
         timer.cancelled = True
+
+    def block_on(self, operation: Callable[[], None], then: Callable[[Exception | None], None]) -> None:
+        """Stand still until ``operation``, which may block, is done; go on with ``then(its error)``.
+
+        Nothing else of the world runs before ``then`` has.
+        """
+        assert self._operation is None, "one thing at a time waits for the disk"
+        self._operation = Operation(operation, then)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the world stands still, waiting for its disk."""
+        return self._operation is not None
 
     def drop(self, unwanted: Callable[[Callable[[Any], None]], bool]) -> None:
         """Drop the events still to come whose function is ``unwanted``."""
@@ -235,6 +261,12 @@ class Loop:
                 return "done"
             if self.interrupted:
                 raise KeyboardInterrupt
+            if self._operation is not None:
+                if self._done is None:
+                    return "blocked"
+                (operation, error), self._operation, self._done = self._done, None, None
+                operation.then(error)
+                continue
             if self.microtasks:
                 self.run_microtasks()
                 continue
@@ -364,6 +396,9 @@ class Loop:
                 state = self._stretch(promise, until, give_up)
                 if state == "done":
                     return
+                if state == "blocked":
+                    yield from self._operate()
+                    continue
                 if state == "idle":
                     if promise is None:
                         return
@@ -381,6 +416,33 @@ class Loop:
             self._driver = None
             if self._followers:
                 self._wake_followers()
+
+    def _operate(self) -> Generator[Any, Any, None]:
+        """Do what the world waits for: in place, or in a thread while the host's event loop goes on."""
+        operation = self._operation
+        assert operation is not None, "nothing to do"
+        if self.in_thread is None or self.in_place:
+            self._done = operation, _error_of(operation.work)
+            return
+        import asyncio  # only here, where a host loop is known to run
+
+        outcome: list[Exception | None] = [None]
+        work = asyncio.ensure_future(self.in_thread(lambda: outcome.__setitem__(0, _error_of(operation.work))))
+        cancelled: BaseException | None = None
+        while not work.done():
+            try:
+                yield from asyncio.shield(work).__await__()
+            except asyncio.CancelledError as error:  # whoever drives was cancelled; what is under way comes to its end
+                cancelled = error
+        work.result()
+        self._done = operation, outcome[0]
+        if cancelled is not None:
+            raise cancelled
+
+    async def unblocked(self) -> None:
+        """Come back when the world does not wait for its disk."""
+        while self._operation is not None and self._done is None and self._driver is not None:
+            await _Follow(self)
 
     def _busy(self, thread: int) -> str:
         if self._driver != thread:
@@ -424,3 +486,21 @@ class Loop:
             f"{waiting} can never settle: nothing is left to run in {self.name}. Settle it from an event that is "
             "still to come, or do not await it."
         )
+
+
+def _error_of(work: Callable[[], None]) -> Exception | None:
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - it is handed on
+        return error
+    return None
+
+
+class _Follow:
+    """Awaiting it waits until the driver has gone a step further."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._loop._follow()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
@@ -110,6 +111,9 @@ class Record:
         self.seen_generation = 0
         self._seen: dict[str, str] = {}
         self._unit: Callable[[], float] | None = None
+        self.key = (self.class_name, str(object_id))
+        self.known = False
+        """Whether a durable world has the object in its list."""
         self.opened = False
         """Whether the object has a database yet: it gets one when it is first called."""
         self.database: Database
@@ -117,17 +121,75 @@ class Record:
         self.slot: AlarmSlot
 
     def _open(self) -> None:
-        loop = self.realm.loop
-        self.opened = True
+        realm, loop = self.realm, self.realm.loop
+        disk = realm.disk
+        if disk is not None and not self.known:
+            disk.folder.write(objects=[(*self.key, self.id.name)])
+            self.known = True
         self.database = Database(
-            self.realm.limits,
-            self._now_ms,
-            self._random,
-            lambda: loop.interrupted,
-            None if loop.trace is None else self._record,
+            realm.limits,
+            None if disk is None else disk.file_of(self.key, self.label),
+            now_ms=self._now_ms,
+            unit=self._random,
+            interrupted=lambda: loop.interrupted,
+            record=None if loop.trace is None else self._record,
         )
         self.store = KeyValue(self.database)
         self.slot = AlarmSlot(self.database, self, self._now_ms)
+        self.opened = True
+        if disk is not None:
+            disk.opened(self.database)
+
+    # -- the disk -------------------------------------------------------------------------------------
+
+    def in_use(self) -> bool:
+        """Whether the object's database is open, which is then noted as its last use; always in memory."""
+        if not self.opened or self.database.parked:
+            return False
+        if self.realm.disk is not None:
+            self.realm.disk.used(self.database)
+        return True
+
+    def when_ready(self, then: Callable[[Exception | None], None]) -> None:
+        """Call ``then(None)`` once the object's file is open, or with the error that it cannot be."""
+        self.realm.loop.block_on(self._make_ready, then)
+
+    def _make_ready(self) -> None:
+        if not self.opened:
+            self._open()
+        elif self.database.parked:
+            self.database.reopen()
+            if self.realm.disk is not None:
+                self.realm.disk.opened(self.database)
+
+    def commit(self, then: Callable[[Exception | None], None]) -> None:
+        """Commit the turn on the disk, then call ``then`` with the error if that could not be."""
+        slot, database = self.slot, self.database
+        if slot.change != slot.committed:
+            slot.announce()
+
+        def written(failure: Exception | None) -> None:
+            if failure is None:
+                database.committed()
+                slot.settle()
+            then(failure)
+
+        self.realm.loop.block_on(self._write, written)
+
+    def _write(self) -> None:
+        """Save an earlier alarm, commit, save a later one: a crash may repeat an alarm, but never loses it."""
+        disk, slot, now = self.realm.disk, self.slot, self.realm.loop.now
+        assert disk is not None, "only a durable world writes"
+        moved = {self.key: slot.change} if slot.change != slot.committed else None
+        try:
+            disk.save(now, moved if slot.moves_earlier else None)
+        except errors.Error:
+            self.database.rollback()
+            raise
+        self.database.write_commit()
+        if moved and not slot.moves_earlier:
+            with suppress(errors.Error):  # the index is too early then, which only costs a dispatch for nothing
+                disk.save(now, moved)
 
     def _now_ms(self) -> int:
         loop = self.realm.loop
@@ -161,7 +223,7 @@ class Record:
 
     def look(self) -> None:
         """Run the world's watched queries; results that have changed go to the trace."""
-        if self.realm.loop.trace is None:
+        if self.realm.loop.trace is None or self.database.parked:
             return
         self.seen_generation = self.database.generation
         for name, sql in self.realm.watch.items():
@@ -182,6 +244,9 @@ class Record:
         if self.realm.down or (self.realm.draining and call.caller is None):
             refuse(self.realm.loop, call, errors.Error(errors.NETWORK_LOST, retryable=True))
             return
+        if self.realm.disk is not None and not self.in_use():
+            self.when_ready(lambda error: self.receive(call) if error is None else self._refused(call, error))
+            return
         instance = self.instance or self.start()
         if instance.alive:
             instance.take(call)
@@ -189,8 +254,19 @@ class Record:
             assert instance.death is not None
             instance.fail_call(call, instance.death, remote=call.kind == "fetch", durableObjectReset=True)
 
-    def dispatch_alarm(self, scheduled: int, retries: int) -> None:
-        """The scheduler has dispatched the object's alarm."""
+    def _refused(self, call: Call, error: Exception) -> None:
+        """The object's file cannot be had: other objects go on."""
+        refuse(self.realm.loop, call, error)
+
+    def dispatch_alarm(self, scheduled: int, retries: int, error: Exception | None = None) -> None:
+        """The scheduler has dispatched the object's alarm; ``error`` says why its file cannot be had."""
+        if error is not None:
+            outcome = Outcome(retry=True, counts=False, message=errors.describe(error))
+            self.realm.scheduler.finished(self.label, outcome)
+            return
+        if self.realm.disk is not None and not self.in_use():
+            self.when_ready(partial(self.dispatch_alarm, scheduled, retries))
+            return
         instance = self.instance or self.start()
         if instance.alive:
             instance.take_alarm(scheduled, retries, self._alarm_runs)
@@ -205,8 +281,15 @@ class Record:
         # a turn's writes, held or not, are not this one's to commit
         if instance is not None and (instance.gate.busy or self.database.in_transaction):
             instance.enter(None, self.slot.abandon, scheduled)
-        elif self.slot.abandon(scheduled):
-            self.slot.commit()
+        elif self.realm.disk is None:
+            if self.slot.abandon(scheduled):
+                self.slot.commit()
+        else:
+            self.when_ready(partial(self._abandon_on_disk, scheduled))
+
+    def _abandon_on_disk(self, scheduled: int, error: Exception | None) -> None:
+        if error is None and self.slot.abandon(scheduled):
+            self.commit(lambda _: None)
 
     def start(self) -> Instance:
         """Bring an instance into memory; it is dead already if its constructor raised."""
@@ -343,7 +426,7 @@ class Namespace(Generic[T]):
         self.env = env
         self.next_call = next_call
         self.class_name = cls.__name__
-        self._ids = IdFactory(self.class_name, draws.stream(realm.seed, "ids", self.class_name))
+        self._ids = IdFactory(self.class_name, draws.stream(realm.seed, "ids", self.class_name, realm.generation))
         self._records: dict[str, Record] = {}
         self.by_label: dict[str, Record] = {}
         self.deploy(cls)
@@ -398,6 +481,12 @@ class Namespace(Generic[T]):
             self.by_label[record.label] = record
         elif record.id.name is None and object_id.name is not None:
             record.id.name = object_id.name  # first addressed by its digits, now by its name
+        return record
+
+    def stored(self, digits: str, name: str | None) -> Record:
+        """An object that a durable world has in its list."""
+        record = self.record(DurableObjectId(digits, name))
+        record.known = True
         return record
 
     def _label(self, object_id: DurableObjectId) -> str:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from durable_mini.faults import Injector
     from durable_mini.limits import Limits
     from durable_mini.loop import Loop
+    from durable_mini.storage.disk import Disk
 
 
 class Realm:
@@ -25,6 +26,8 @@ class Realm:
         commit_us: int,
         keep_alarm: bool,
         watch: dict[str, str],
+        disk: Disk | None,
+        generation: int,
     ) -> None:
         self.loop = loop
         self.scheduler = scheduler
@@ -36,6 +39,10 @@ class Realm:
         self.keep_alarm = keep_alarm
         self.watch = watch
         """Queries by name that are run after each commit, for the trace."""
+        self.disk = disk
+        """Where the objects' files are; None for a world in memory."""
+        self.generation = generation
+        """Which process of its folder this is, 0 in memory: ids are drawn anew in each."""
         self.faults: Injector | None = None
         self.down = False
         """The process is away (a restart with downtime): calls are refused."""

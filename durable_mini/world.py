@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import keyword
 import math
+import os
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from types import CoroutineType
@@ -49,6 +50,10 @@ class World:
     watch: SQL queries by name that the runtime runs on each object after its commits; where a
         result has changed, the trace gets a ``storage.rows`` event with it.
     trace: whether to keep a trace; without one a world is about twice as fast.
+    path: a folder to keep the world in; without one it is in memory and ends with ``close``. A
+        world that is made anew in the same folder goes on where it was: what was stored is
+        there, and alarms that came due meanwhile run at once. One world at a time has it open.
+    downtime_ms: how long a world that is made anew was away, in virtual time.
     """
 
     def __init__(
@@ -64,6 +69,8 @@ class World:
         faults: FaultPlan | None = None,
         watch: Mapping[str, str] | None = None,
         trace: bool = True,
+        path: str | os.PathLike[str] | None = None,
+        downtime_ms: float = 0,
     ) -> None:
         self._closed_down = True  # until everything below has been accepted
         if isinstance(seed, bool) or not isinstance(seed, int):
@@ -77,11 +84,23 @@ class World:
         lateness = numbers.alarm_lateness_ms if alarm_lateness_ms is None else alarm_lateness_ms
         draws.checked(jitter, "jitter", "of the delay", 0, numbers.alarm_jitter)
         draws.checked(lateness, "alarm_lateness_ms", "ms", 0, 60_000)
-        eviction = numbers.eviction_ms if eviction_ms is None else eviction_ms
+        eviction = microseconds(numbers.eviction_ms if eviction_ms is None else eviction_ms, "World(eviction_ms=...)")
+        commit = microseconds(commit_ms, "World(commit_ms=...)")
+        away = microseconds(downtime_ms, "World(downtime_ms=...)")
+        keep_alarm = _date(compat_date) < DELETE_ALL_DELETES_ALARM
         self.seed = seed
         self.limits = numbers
         self._trace = Trace(WORLD_START_MS) if trace else None
         self._loop = Loop(f"World(seed={seed})", numbers, self._trace, WORLD_START_MS)
+        disk = None
+        if path is not None:
+            from durable_mini.storage.disk import Disk  # a world in memory does without
+
+            disk = Disk(path, numbers.open_files)
+            self._loop.now = disk.folder.now_us + (away if disk.folder.generation > 1 else 0)
+            self._loop.in_thread = disk.in_thread
+        self._disk = disk
+        self._alarms = {} if disk is None else disk.folder.alarms()
         self._scheduler = Scheduler(
             self._loop,
             numbers,
@@ -96,10 +115,12 @@ class World:
             self._scheduler,
             limits=numbers,
             seed=seed,
-            eviction_us=microseconds(eviction, "World(eviction_ms=...)"),
-            commit_us=microseconds(commit_ms, "World(commit_ms=...)"),
+            eviction_us=eviction,
+            commit_us=commit,
             watch=dict(watch or {}),
-            keep_alarm=_date(compat_date) < DELETE_ALL_DELETES_ALARM,
+            keep_alarm=keep_alarm,
+            disk=disk,
+            generation=0 if disk is None else disk.folder.generation,
         )
         self._loop.end_runaways = self._end_runaways
         self._env = Environment()
@@ -126,9 +147,21 @@ class World:
         known = self._namespaces.get(cls.__name__)
         if known is None:
             known = self._namespaces[cls.__name__] = Namespace(cls, self._realm, self._env, self._next_call)
+            if self._disk is not None:
+                self._take_from_disk(known)
         elif known.cls is not cls:
             known.deploy(cls)
         return known
+
+    def _take_from_disk(self, namespace: Namespace[Any]) -> None:
+        """The objects of a class that is known again, and their alarms: overdue ones run at once, with no request."""
+        assert self._disk is not None, "only a durable world has stored objects"
+        for class_name, digits, name in self._disk.folder.objects():
+            if class_name == namespace.class_name:
+                record = namespace.stored(digits, name)
+                alarm = self._alarms.get(record.key)
+                if alarm is not None:
+                    self._scheduler.set(record.label, alarm)
 
     def bind(self, name: str, cls: type[T]) -> Namespace[T]:
         """Make the objects of ``cls`` reachable as ``env.<name>`` inside every object."""
@@ -211,14 +244,17 @@ class World:
                 f"run_sync() takes a call, run_for(...) or a coroutine of yours, not a {type(awaitable).__name__}."
             )
         coroutine = awaitable if isinstance(awaitable, CoroutineType) else _awaiting(awaitable)
-        while True:
-            try:
+        self._loop.in_place = True
+        try:
+            while True:
                 yielded = coroutine.send(None)
                 while yielded is not None:  # None lets a host's loop breathe; there is none here
                     yielded = coroutine.throw(foreign(yielded, coroutine, self._loop))
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            self._loop.in_place = False
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str | None = None) -> Promise[T]:
         """Start a client: a coroutine outside of all objects that runs in the world's time.
@@ -307,6 +343,8 @@ class World:
         for index, fault in enumerate(self.faults.plan):
             if fault.what not in (RAISE, REFUSE):
                 due = microseconds(fault.at_ms, f"the fault {str(fault)!r}")
+                if due < self._loop.now:  # it was an earlier process's
+                    continue
                 self._loop.at(due, self._fault_due, (index, fault), background=True)
 
     def _fault_due(self, planned: tuple[int, Fault]) -> None:
@@ -366,6 +404,10 @@ class World:
             )
         if self._loop.closed:
             raise errors.WorldError(f"{self._loop.name} is closed; make a new World.")
+        if self._loop.blocked:
+            raise errors.WorldError(
+                f"{call}() was called while {self._loop.name} waits for its disk, in another cell or task; await that."
+            )
 
     # -- the scheduler's hands ---------------------------------------------------------------------------
 
@@ -411,19 +453,34 @@ class World:
                 log = logging.getLogger("durable_mini")
             for failure in unhandled:
                 log.warning("A failure that nobody awaited: %s", failure)
-            self._shut()
+            if self._disk is not None and not self._loop.in_place:
+                await self._loop.unblocked()
+                self._leave()
+                await self._disk.in_thread(self._close_files)
+                await self._disk.stop()
+            else:
+                self._shut()
 
     def _shut(self) -> None:
+        self._leave()
+        self._close_files()
+
+    def _leave(self) -> None:
         self._closed_down = True
         self._loop.closed = True
         for record in self._records():
             if record.instance is not None:
                 record.instance.abandon()
-            if record.opened:
-                record.database.close()
         for client in list(self._clients):
             client.close()
         self._loop.clear()
+
+    def _close_files(self) -> None:
+        for record in self._records():
+            if record.opened:
+                record.database.close()
+        if self._disk is not None:
+            self._disk.close(self._loop.now)
 
     async def __aenter__(self) -> Self:
         return self

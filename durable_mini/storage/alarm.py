@@ -156,28 +156,46 @@ class AlarmSlot:
 
     def commit(self) -> None:
         """Commit the turn; the scheduler hears of an earlier time before, of a later one after."""
-        value, committed = self._value, self._committed
-        if value == committed:
-            self._database.commit()
-            return
-        earlier = value is not None and (committed is None or value < committed)
-        if earlier and value is not None:
-            self._port.set(value)
+        if self._value != self._committed:
+            self.announce()
         self._database.commit()
-        self._committed = value
-        if not earlier:
+        if self._value != self._committed:
+            self.settle()
+
+    @property
+    def moves_earlier(self) -> bool:
+        """Whether the turn sets the alarm, to an earlier time than the committed one."""
+        value, committed = self._value, self._committed
+        return value is not None and value != committed and (committed is None or value < committed)
+
+    @property
+    def change(self) -> int | None:
+        """The alarm that the turn leaves; only of interest if it is another than :attr:`committed`."""
+        return self._value
+
+    def announce(self) -> None:
+        """Before the commit: the scheduler hears of an earlier time."""
+        if self.moves_earlier:
+            self._port.set(self._value)  # type: ignore[arg-type]  # None is not earlier
+
+    def settle(self) -> None:
+        """After the commit: the scheduler hears of a later time, or that there is none."""
+        value, earlier = self._value, self.moves_earlier
+        if value != self._committed and not earlier:
             if value is None:
                 self._port.delete()
             else:
                 self._port.set(value)
+        self._committed = value
 
     def rollback(self) -> None:
         """Undo the turn's writes."""
-        self._database.rollback()
+        if self._database.in_transaction:
+            self._database.rollback()
+            self._exists = self._exists and self._database.has_table(_TABLE)
         self._value = self._committed
         self.deferred = False
         self._touched.clear()
-        self._exists = self._exists and self._database.has_table(_TABLE)
 
     def wiped(self, keep: bool) -> None:
         """The database was replaced by an empty one; ``keep`` writes the alarm back (old compatibility dates)."""

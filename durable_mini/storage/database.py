@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini import errors
 from durable_mini.storage import functions, guard
@@ -43,6 +43,20 @@ _PRIMARY: Final = {
 Record = Callable[[str, dict[str, Scalar]], None]
 
 
+class File(Protocol):
+    """Where a database is kept."""
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection to it; a missing file is an empty database."""
+
+    def erase(self) -> None:
+        """Remove it."""
+
+
+def _in_memory() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=256)
+
+
 def _here(reference: weakref.ref[Database]) -> Database:
     database = reference()
     assert database is not None, "a statement runs on a connection whose database is gone"
@@ -55,6 +69,8 @@ class Database:
     def __init__(
         self,
         limits: Limits,
+        file: File | None = None,
+        *,
         now_ms: Callable[[], int],
         unit: Callable[[], float],
         interrupted: Callable[[], bool],
@@ -82,14 +98,17 @@ class Database:
         self._now_ms = now_ms
         self._unit = unit
         self._interrupted = interrupted
+        self._file = file
+        self.parked = False
+        """Whether its file is closed for now; :meth:`reopen` it before use."""
+
         self._trusted = True
         self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
         self._savepoints = 0
         self._connect()
 
     def _connect(self) -> None:
-        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=256)
-        self.connection = connection
+        self.connection = connection = _in_memory() if self._file is None else self._file.connect()
         self._own = connection.cursor()
         limits = self.limits
         for category, value in (
@@ -192,8 +211,12 @@ class Database:
 
     def commit(self) -> None:
         """Commit the turn's transaction; an Error when deferred constraints are violated."""
-        if not self.in_transaction:
-            return
+        if self.in_transaction:
+            self.write_commit()
+            self.committed()
+
+    def write_commit(self) -> None:
+        """The part of :meth:`commit` that waits for the disk."""
         try:
             self._own.execute("COMMIT")
         except sqlite3.Error as error:
@@ -201,6 +224,9 @@ class Database:
             self.rollback()
             message = errors.CONSTRAINTS_VIOLATED.format(translated.message)
             raise errors.Error(message) from None
+
+    def committed(self) -> None:
+        """The rest of :meth:`commit`: the transaction is on the disk."""
         self.in_transaction = False
         if self.changed and self.record is not None:
             self.record("storage.commit", {})
@@ -267,6 +293,8 @@ class Database:
         """Remove everything: a new, empty database takes the place of the old one."""
         self.close_cursors()
         self.connection.close()
+        if self._file is not None:
+            self._file.erase()
         self.in_transaction = False
         self.explicit = 0
         self.changed = False
@@ -274,6 +302,21 @@ class Database:
         self.generation += 1
         self.wiped += 1
         self._connect()
+
+    @property
+    def may_park(self) -> bool:
+        """Whether nothing would be lost if its file were closed now."""
+        return not (self.in_transaction or self._cursors)
+
+    def park(self) -> None:
+        """Close the file for now."""
+        self.connection.close()
+        self.parked = True
+
+    def reopen(self) -> None:
+        """Open the file again."""
+        self._connect()
+        self.parked = False
 
     def close(self) -> None:
         """Close the connection; the data of an in-memory database is gone."""

@@ -1,4 +1,4 @@
-"""The disk of a durable world: its files, of which so many are open at a time, and the thread that waits for them.
+"""The disk of a durable world: its files, so many open at a time, and the thread that waits for them.
 
 What may block (opening, committing, closing) is done here. A world that an event loop drives
 hands it to aiosqlite's thread, so that a notebook stays responsive; any other world does it
@@ -13,17 +13,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.limits import US_PER_MS
-from durable_mini.storage.folder import Folder
+from durable_mini.storage.folder import Folder, Key
 
 if TYPE_CHECKING:
     import os
+    import sqlite3
 
     import aiosqlite
 
     from durable_mini.storage.database import Database
 
 CLOCK_STEP_US: Final = 1_000 * US_PER_MS
-"""How far ahead the saved clock is: it is written once for this much virtual time, and a killed world begins there.
+"""How far ahead the saved clock is: one write for so much virtual time, and a killed world begins anew there.
 
 So no commit costs a second one for the time alone, and time never runs backwards.
 """
@@ -33,7 +34,7 @@ class _Operations:
     """What aiosqlite takes for its connection: to commit is to do what is due."""
 
     def __init__(self) -> None:
-        self.due: Callable[[], None] = lambda: None
+        self.due: Callable[[], None] = self.close
 
     def commit(self) -> None:
         """Do it."""
@@ -43,8 +44,25 @@ class _Operations:
         """Nothing is held."""
 
 
+class ObjectFile:
+    """The file of one object."""
+
+    def __init__(self, folder: Folder, key: Key, label: str) -> None:
+        self._folder = folder
+        self._key = key
+        self._label = label
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection to it; an Error says why there can be none."""
+        return self._folder.connect(*self._key, self._label)
+
+    def erase(self) -> None:
+        """Remove it, while nobody has it open."""
+        self._folder.erase(*self._key)
+
+
 class Disk:
-    """The files of one world."""
+    """The files of one world; ``files`` is how many of them may be open at a time."""
 
     def __init__(self, path: str | os.PathLike[str], files: int) -> None:
         self.folder = Folder(path)
@@ -55,7 +73,11 @@ class Disk:
         self._operations = _Operations()
         self._thread: aiosqlite.Connection | None = None
 
-    # -- files --------------------------------------------------------------------------------------
+    # -- files, all of it blocking ------------------------------------------------------------------
+
+    def file_of(self, key: Key, label: str) -> ObjectFile:
+        """The file of an object, which errors call ``label``."""
+        return ObjectFile(self.folder, key, label)
 
     def opened(self, database: Database) -> None:
         """A file more is open: close those used longest ago, if there are too many."""
@@ -68,15 +90,69 @@ class Disk:
                     return
 
     def used(self, database: Database) -> None:
-        """The file is in use again."""
+        """The file is in use again; it does not block."""
         if next(reversed(self._open)) is not database:
             del self._open[database]
             self._open[database] = None
 
-    def write(self, now_us: int, key: tuple[str, str], alarm: int | None, *, before: bool, commit: Callable[[], None]) -> None:
-        """Commit an object's turn, and save its alarm ``before`` that or after; see :meth:`Folder.write`."""
-        raise NotImplementedError
+    def save(self, now_us: int, alarms: dict[Key, int | None] | None = None) -> None:
+        """Save alarms, and the clock when it has come near to what was saved."""
+        clock = now_us + CLOCK_STEP_US if now_us >= self._clock_us else None
+        if alarms or clock is not None:
+            self.folder.write(alarms=alarms, now_us=clock)
+            self._clock_us = clock or self._clock_us
 
-    def clock_due(self, now_us: int) -> int | None:
-        """What the clock has to be saved as before anything that happens now is kept; None if it is far enough."""
-        return now_us + CLOCK_STEP_US if now_us >= self._clock_us else None
+    def close(self, now_us: int) -> None:
+        """Save the clock and give the folder back; the databases are closed by now."""
+        try:
+            self.folder.write(now_us=now_us)
+        finally:
+            self.folder.close()
+
+    # -- the thread ---------------------------------------------------------------------------------
+
+    async def in_thread(self, operation: Callable[[], None]) -> None:
+        """Do ``operation`` in the thread, which is started when first needed."""
+        import aiosqlite  # it brings asyncio with it, which only a world that a host loop drives needs
+
+        if self._thread is None:
+            operations: Any = self._operations
+            connection = aiosqlite.Connection(lambda: operations, iter_chunk_size=1)
+            _stopped_at_exit(connection)
+            self._thread = await connection
+        self._operations.due = operation
+        await self._thread.commit()
+
+    async def stop(self) -> None:
+        """End the thread."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await thread.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_thread", None) is not None:
+            _stop(self._thread)
+
+
+_running: weakref.WeakSet[Any] = weakref.WeakSet()
+_watcher: threading.Thread | None = None
+
+
+def _stop(connection: Any) -> None:
+    """End aiosqlite's thread from where no loop runs: in a thread of its own, for ``stop`` asks for a loop."""
+    threading.Thread(target=connection.stop, daemon=True).start()
+
+
+def _stopped_at_exit(connection: Any) -> None:
+    """See that a forgotten close does not hang the interpreter: aiosqlite's threads are no daemons."""
+    global _watcher  # noqa: PLW0603 - one for the process
+    _running.add(connection)
+    if _watcher is None or not _watcher.is_alive():
+        _watcher = threading.Thread(target=_watch, name="durable_mini exit", daemon=True)
+        _watcher.start()
+
+
+def _watch() -> None:
+    threading.main_thread().join()  # atexit would come after the interpreter has waited for aiosqlite's threads
+    for connection in list(_running):
+        connection.stop()

@@ -280,6 +280,12 @@ class Folder:
             raise errors.Error(causes.sentence(what, file, error)) from None
         return connection
 
+    def erase(self, class_name: str, digits: str) -> None:
+        """Remove an object's file, which nobody has open; the next :meth:`connect` makes a new one."""
+        file = self.file_of(class_name, digits)
+        for part in (file, Path(f"{file}-wal"), Path(f"{file}-shm"), Path(f"{file}-journal")):
+            part.unlink(missing_ok=True)
+
 
 @functools.cache
 def folder_of(class_name: str) -> str:

@@ -18,7 +18,9 @@ class Bench:
     def __init__(self) -> None:
         self.now = START
         self.told: list[int | str] = []
-        self.database = Database(Limits(), lambda: self.now, lambda: 0.5, lambda: False, self.note)
+        self.database = Database(
+            Limits(), now_ms=lambda: self.now, unit=lambda: 0.5, interrupted=lambda: False, record=self.note
+        )
         self.slot = AlarmSlot(self.database, self, lambda: self.now)
 
     def note(self, kind: str, _detail: object) -> None:

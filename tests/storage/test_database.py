@@ -20,10 +20,10 @@ class Bench:
         self.interrupted = False
         self.database = Database(
             Limits(),
-            lambda: WORLD_START_MS,
-            lambda: 0.5,
-            lambda: self.interrupted,
-            lambda kind, detail: self.recorded.append((kind, detail)),
+            now_ms=lambda: WORLD_START_MS,
+            unit=lambda: 0.5,
+            interrupted=lambda: self.interrupted,
+            record=lambda kind, detail: self.recorded.append((kind, detail)),
         )
 
     def run(self, sql: str, *parameters: Any) -> list[Any]:
