@@ -68,8 +68,8 @@ _OTHERS_LEAVE_MS: Final = 1_000
 _READABLE: Final = 32
 """Characters of a class's name that its folder shows."""
 
-_LONGEST: Final = 500
-"""Bytes of a file's path that SQLite is sure to take: 512, less what the names of its logs add (os_unix.c)."""
+_LONGEST: Final = 504
+"""Bytes that the path of a database may have on Unix: SQLite's 512, less what the names of its logs add (os_unix.c)."""
 
 _OPENING: Final = "The world cannot be opened"
 _READING: Final = "The world cannot be read"
@@ -274,8 +274,6 @@ class Folder:
         try:
             with _opening(file) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("BEGIN IMMEDIATE")  # a file that may not be written says so now
-                connection.execute("ROLLBACK")
         except (sqlite3.Error, OSError) as error:
             raise errors.Error(causes.sentence(what, file, error)) from None
         return connection

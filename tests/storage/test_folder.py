@@ -313,9 +313,11 @@ def test_a_path_that_leaves_no_room_for_the_files_in_it_is_refused_before_anythi
     assert "too long a path" in refusal(WorldError, Folder(long).open, long)
     assert "too long a path" in refusal(WorldError, Folder(tmp_path / ("x" * 256)).open, tmp_path)
     assert list(tmp_path.iterdir()) == []
-    room = 500 - len("/-123456789012/.sqlite") - 32 - 64
-    longest = tmp_path / "/".join("x" * (room - len(str(tmp_path)) - 1))[: room - len(str(tmp_path)) - 1]
-    with opened(longest) as folder:
+    room = 504 - len("/-123456789012/.sqlite") - 32 - 64
+    longest = str(tmp_path / "/".join(["x" * 60] * 8))[:room].rstrip("/")
+    longest += "x" * (room - len(longest))
+    refusal(WorldError, Folder(longest + "x").open)
+    with opened(Path(longest)) as folder:
         put(folder, D1, 1, "A" * 300)
 
 
@@ -381,6 +383,44 @@ def test_of_two_processes_that_open_it_at_one_moment_one_gets_it(tmp_path: Path)
             tell(one)
             tell(two)
             assert (told(one), told(two)) == ("closed", "closed")
+
+
+def test_a_folder_that_gets_free_while_it_is_tried_is_had(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(path) as first:
+        looks: list[Path] = []
+        look = module._odd_size
+
+        def looking(file: Path) -> int:
+            looks.append(file)
+            if len(looks) == 3:
+                first.close()
+            return look(file)
+
+        monkeypatch.setattr(module, "_odd_size", looking)
+        with opened(path) as second:
+            assert (len(looks), second.generation) == (3, 2)
+
+
+def test_who_makes_a_new_world_waits_for_another_that_has_only_looked(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TRIES", 1)
+    path.mkdir()
+    file = path / "world.sqlite"
+    folder = Folder(path)
+    with ThreadPoolExecutor(1) as threads, foreign(file, *READS) as looking:
+        opening = threads.submit(folder.open)
+        waits = False
+        while not waits and not opening.done():
+            try:
+                with foreign(file, *READS):
+                    pass
+            except sqlite3.OperationalError:
+                waits = True  # nobody new may look
+        looking.execute("ROLLBACK")
+        opening.result()
+    assert waits
+    folder.close()
 
 
 @contextlib.contextmanager
@@ -681,7 +721,8 @@ def test_once_the_folder_is_gone_nothing_is_said_to_be_saved(path: Path) -> None
         with opened(path) as other:  # the name is free for another, and that one is not written to
             other.write(now_us=1)
             refusal(Error, lambda: folder.write(now_us=5), path)
-            assert other.now_us == 1
+            refusal(Error, lambda: folder.connect("Room", D1, "Room/lobby"), "Room/lobby", path)
+            assert (other.now_us, sorted(files_in(path))) == (1, ["world.sqlite", "world.sqlite-wal"])
 
 
 # -- a folder that cannot be a world's -----------------------------------------------------------------
