@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from durable_mini.draws import Drawer, unit_hash
+from durable_mini.errors import WorldError
 from durable_mini.limits import US_PER_MS, Limits
 
 if TYPE_CHECKING:
@@ -191,7 +192,11 @@ class Scheduler:
         entry.backoff = min(limits.alarm_backoff_max, entry.backoff)
         base_us = (limits.alarm_retry_start_ms << entry.backoff) * US_PER_MS
         entry.backoff += 1
-        delay = base_us + round(base_us * self._jitter(name))
+        try:
+            delay = base_us + round(base_us * self._jitter(name))
+        except WorldError:  # a function that fails costs its jitter, and not the alarm
+            self._at(name, entry, self._loop.now + base_us)
+            raise
         due = self._loop.now + delay
         self._record(
             name,
@@ -216,7 +221,11 @@ class Scheduler:
 
     def _due(self, name: str) -> None:
         entry = self._entries[name]
-        late = max(0, round(self._lateness(name) * US_PER_MS))
+        try:
+            late = max(0, round(self._lateness(name) * US_PER_MS))
+        except WorldError:
+            self._at(name, entry, self._loop.now + US_PER_MS)
+            raise
         if late == 0:
             self._fire(name)
         else:

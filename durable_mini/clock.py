@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, Final
 
-from durable_mini.errors import ObjectReset, WorldError
+from durable_mini.errors import ObjectReset, WorldError, shown
 from durable_mini.limits import SPAN_MAX_MS, US_PER_MS
 from durable_mini.loop import TICKS_PER_TURN, Loop
 from durable_mini.promise import Promise, running
+
+DEAF: Final = 1_000
+"""How often code is told that its object, or its world, is gone; a loop around a bare ``except`` never hears it."""
 
 
 def current(what: str, outside: str) -> Loop:
@@ -20,12 +23,29 @@ def current(what: str, outside: str) -> Loop:
     """
     loop = running.loop
     if loop is None:
+        running.refusals += 1
         raise WorldError(f"{what} works inside an object, while its world runs; outside use {outside}.")
-    if loop.owner is not None and not loop.owner.alive:
+    if loop.closed or (loop.owner is not None and not loop.owner.alive):
+        running.refusals += 1
         raise ObjectReset
     if loop.interrupted:
         raise KeyboardInterrupt
     return loop
+
+
+class _Nothing:
+    """What never comes: code that awaits it stays where it is."""
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        while True:
+            yield self
+
+
+def refused() -> Any:
+    """While handling a refusal of :func:`current`: raise it, or leave code that does not listen where it is."""
+    if running.refusals < DEAF:
+        raise  # noqa: PLE0704 - what is being handled
+    return _Nothing()
 
 
 def microseconds(ms: Any, what: str) -> int:
@@ -34,10 +54,10 @@ def microseconds(ms: Any, what: str) -> int:
         return ms * US_PER_MS
     if isinstance(ms, bool) or not isinstance(ms, (int, float)):
         raise TypeError(f"{what} takes a number of milliseconds, not {type(ms).__name__}.")
-    if not (ms >= 0 and math.isfinite(ms)):
-        raise ValueError(f"{what} takes a number of milliseconds, 0 or more, not {ms!r}.")
+    if not ms >= 0 or ms == math.inf:
+        raise ValueError(f"{what} takes a number of milliseconds, 0 or more, not {shown(ms)}.")
     if ms > SPAN_MAX_MS:
-        raise ValueError(f"{what} takes at most {SPAN_MAX_MS:,} ms, which leads to the year 2190, not {ms!r}.")
+        raise ValueError(f"{what} takes at most {SPAN_MAX_MS:,} ms, which leads to the year 2190, not {shown(ms)}.")
     return round(ms * US_PER_MS)
 
 
@@ -60,7 +80,11 @@ class scheduler:  # noqa: N801 - Cloudflare's spelling
     @staticmethod
     def wait(ms: float) -> Promise[None]:
         """A promise that settles after ``ms`` milliseconds of virtual time; other events run meanwhile."""
-        loop = current("scheduler.wait()", "await world.run_for(ms)")
+        try:
+            loop = current("scheduler.wait()", "await world.run_for(ms)")
+        except (ObjectReset, WorldError):
+            nothing: Promise[None] = refused()
+            return nothing
         span = microseconds(ms, "scheduler.wait()")
         promise: Promise[None] = Promise(loop, ms)
         due = loop.now + loop.spent + span

@@ -12,7 +12,7 @@ import math
 import random
 from collections.abc import Callable
 
-from durable_mini.errors import WorldError
+from durable_mini.errors import WorldError, describe, shown
 
 
 def stable_hash(*parts: object) -> int:
@@ -86,8 +86,10 @@ Draw = float | Distribution | Callable[[str, int], float]
 class Drawer:
     """The n-th value of a setting for each object: ``drawer(name)`` gives the next one."""
 
-    def __init__(self, setting: Draw, seed: int, purpose: str) -> None:
+    def __init__(self, setting: Draw, seed: int, purpose: str, low: float = -math.inf, high: float = math.inf) -> None:
         self._setting = setting
+        self._low = low
+        self._high = high
         self._seed = seed
         self._purpose = purpose
         self._count: dict[str, int] = {}
@@ -107,19 +109,26 @@ class Drawer:
         assert not isinstance(setting, (int, float))
         n = self._count.get(name, 0)
         self._count[name] = n + 1
-        value: object = setting(name, n)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        try:
+            value: object = setting(name, n)
+        except Exception as error:
             raise WorldError(
-                f"World({self._purpose}=...): the function gave {value!r} for {name}, draw {n}; expected a number."
+                f"World({self._purpose}=...): the function raised {describe(error)} for {name}, draw {n}."
+            ) from error
+        fits = not isinstance(value, bool) and isinstance(value, (int, float)) and self._low <= value <= self._high
+        if not fits:
+            raise WorldError(
+                f"World({self._purpose}=...): the function gave {shown(value)} for {name}, draw {n}; expected a number "
+                f"from {self._low:g} to {self._high:g}."
             )
-        return float(value)
+        return float(value)  # type: ignore[arg-type]  # a number, as was just looked at
 
 
 def checked(setting: object, what: str, unit: str, low: float, high: float) -> Draw:
     """``setting`` as a Draw, or a ValueError/TypeError that says what was expected.
 
     A constant or a distribution must lie within ``low`` and ``high`` (in ``unit``); what a
-    function returns is its author's business.
+    function returns is looked at when it has.
     """
     of_unit = unit if unit.startswith("of ") else f"of {unit}"
     if isinstance(setting, bool) or not (isinstance(setting, (int, float, Uniform, Exponential)) or callable(setting)):

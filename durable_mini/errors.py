@@ -9,7 +9,10 @@ itself stays what they would find in a search.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
+
+from durable_mini.learner import calls_learner_code
 
 E = TypeVar("E", bound=BaseException)
 
@@ -137,6 +140,19 @@ class ObjectReset(BaseException):
     """
 
 
+def shown(value: object) -> str:
+    """``repr(value)`` for a sentence: short, and whatever the value makes of it."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a learner's __repr__ may raise, and an int may have too many digits
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+SHOWN: Final = 80
+"""Characters of a value that a sentence quotes."""
+
+
 def noted(error: E, note: str) -> E:
     """Attach ``note`` to ``error`` and return it."""
     error.add_note(note)
@@ -161,6 +177,7 @@ _ARRIVES_AS_ERROR: Final = frozenset(
 """Types that mean something else to whoever raises them again, or that nobody meant."""
 
 
+@calls_learner_code
 def message_of(error: BaseException) -> str:
     """The error's text; never raises, whatever the class has made of ``__str__``."""
     if isinstance(error, Error):
@@ -173,7 +190,7 @@ def message_of(error: BaseException) -> str:
 
 def name_of(error: BaseException) -> str:
     """The error's name, as JavaScript's ``error.name``."""
-    name = vars(error).get("name", error.name if isinstance(error, (Error, NoSuchMethod)) else None)
+    name = _own(error).get("name", error.name if isinstance(error, (Error, NoSuchMethod)) else None)
     if isinstance(name, str):
         return name
     return "Error" if type(error) is Exception else type(error).__name__
@@ -189,8 +206,8 @@ def carried(error: BaseException, **flags: bool) -> Exception:
     """
     kind = _type_that_crosses(type(error))
     message = message_of(error)
-    own = vars(error)
-    arguments = error.args
+    own = _own(error)
+    arguments = _arguments(error)
     if isinstance(error, OSError) and error.filename is not None:
         arguments = (error.errno, error.strerror, error.filename)
     if not all(isinstance(argument, _PLAIN) for argument in arguments):
@@ -203,7 +220,7 @@ def carried(error: BaseException, **flags: bool) -> Exception:
     if copy is None or message_of(copy) != message:
         copy = Error(message)
     for key, value in own.items():
-        if isinstance(value, _PLAIN):
+        if isinstance(value, _PLAIN) and key not in ("args", "__notes__"):
             setattr(copy, key, value)
     notes = own.get("__notes__")
     for note in notes if isinstance(notes, list) else ():
@@ -215,6 +232,10 @@ def carried(error: BaseException, **flags: bool) -> Exception:
     result: Exception = copy
     return result
 
+
+_own: Final[Callable[[BaseException], dict[str, Any]]] = BaseException.__dict__["__dict__"].__get__
+_arguments: Final[Callable[[BaseException], tuple[Any, ...]]] = BaseException.__dict__["args"].__get__
+"""An error's own attributes and arguments, past what its class may have made of them."""
 
 _PLAIN: Final = (str, int, float, bool, bytes, type(None))
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")

@@ -6,8 +6,8 @@ import json as _json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from durable_mini.clock import current
-from durable_mini.errors import Error, WorldError
+from durable_mini.clock import current, refused
+from durable_mini.errors import Error, ObjectReset, WorldError
 
 if TYPE_CHECKING:
     from durable_mini.promise import Promise
@@ -149,7 +149,11 @@ def fetch(url: str | Request, **options: Any) -> Promise[Response]:
     with ``{}``. The call leaves once the turn's writes are committed; other events run while
     it is awaited.
     """
-    loop = current("fetch()", "a call to an object")
+    try:
+        loop = current("fetch()", "a call to an object")
+    except (ObjectReset, WorldError):
+        nothing: Promise[Response] = refused()
+        return nothing
     owner = loop.owner
     if owner is None:
         raise WorldError(f"fetch() is made by an object, and a client of {loop.name} is running; call stub.fetch(...).")

@@ -19,12 +19,13 @@ from durable_mini.calls import Call, deliver_reply, refuse
 from durable_mini.errors import Error
 from durable_mini.gates import Admitted, InputGate, OutputGate, Section
 from durable_mini.http import Response
+from durable_mini.learner import calls_learner_code
 from durable_mini.limits import US_PER_MS
 from durable_mini.loop import TICKS_PER_TURN, Loop
 from durable_mini.outside import OutsideCalls
 from durable_mini.promise import FULFILLED, REJECTED, Promise
 from durable_mini.runs import AlarmInvocationInfo, AlarmRun, SectionEnd
-from durable_mini.task import Task, calls_learner_code
+from durable_mini.task import Task, explained
 from durable_mini.timers import Timers
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Instance:
         self.alarm_run: AlarmRun | None = None
         self.death: Exception | None = None
         self.object: Any = None
+        self.doing = "constructor"
+        """What plain code runs for, such as ``alarm#0``; a task knows it by itself."""
         self.has_alarm_handler = record.namespace.has_alarm_handler
         self._calls: dict[Call, None] = {}
         self.pending = 0
@@ -205,7 +208,7 @@ class Instance:
         except BaseException as error:
             loop.microtasks.clear()
             stopped = errors.Error(f"{type(error).__name__}: {self.label} was stopped and reset; its memory is lost.")
-            self.die(stopped, "object.reset", breaks_stubs=False)
+            self.die(stopped, "object.reset", counts=False, breaks_stubs=False)
             raise
         finally:
             loop.owner = loop.task = None
@@ -261,7 +264,8 @@ class Instance:
         self._drain()
 
     def _cannot_commit(self, failure: Exception) -> None:
-        self.die(failure, "object.reset", counts=False)
+        stopped = self.record.database.stopped  # by somebody at the keyboard
+        self.die(failure, "object.reset", counts=False, breaks_stubs=not stopped)
         self._close_tasks()
 
     def _confirmed(self, database: Database, written: bool) -> None:
@@ -351,20 +355,20 @@ class Instance:
         if self.loop.trace is not None:
             self.note("request.started", {"call": call.number, "method": call.method})
         self.loop.depth = call.depth
+        named = self.loop.trace is not None or self.realm.faults is not None
+        activity = self.doing = self.record.activity(call.method) if named else call.method
         try:
             result = self._method(call)(*call.arguments, **call.options)
         except errors.ObjectReset:
             return
         except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
-            self.reply(call, error, failed=True)
+            self.reply(call, explained(error, self.loop), failed=True)
             return
         if isinstance(result, CoroutineType):
-            named = self.loop.trace is not None or self.realm.faults is not None
-            activity = self.record.activity(call.method) if named else call.method
             call.task = task = Task(self.loop, result, self, call, activity)
             task.step()
         else:
-            self.loop.follow(result, self, call, lambda: call.method)
+            self.loop.follow(result, self, call, lambda: activity)
 
     def _method(self, call: Call) -> Callable[..., Any]:
         name = call.method
@@ -469,6 +473,7 @@ class Instance:
         wall = self.loop.now + self.realm.limits.alarm_wall_ms * US_PER_MS
         run.wall = self.loop.timer(wall, self._alarm_took_too_long, run)
         handler = self.object.alarm
+        activity = self.doing = f"alarm#{run.number}"
         try:
             if self.record.namespace.alarm_takes_info:
                 result = handler(AlarmInvocationInfo(run.retries, run.scheduled))
@@ -477,9 +482,9 @@ class Instance:
         except errors.ObjectReset:
             return
         except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
-            run.reject(error)
+            run.reject(explained(error, self.loop))
             return
-        self.loop.follow(result, self, run, lambda: f"alarm#{run.number}")
+        self.loop.follow(result, self, run, lambda: activity)
 
     def _alarm_took_too_long(self, run: AlarmRun) -> None:
         if self.alarm_run is run:
@@ -521,6 +526,7 @@ class Instance:
             "gate.closed", {"depth": section.depth} if transaction is None else {"depth": section.depth, "for": what}
         )
         self.loop.depth = 0
+        self.doing = what
         try:
             result = callback()
         except errors.ObjectReset:
@@ -613,7 +619,7 @@ class Instance:
         unsent = [argument[0] for function, argument in self.output.take() if function == self._send_reply]
         self._withdrawn.clear()
         record.slot.rollback()
-        record.database.broken = None
+        record.database.broken, record.database.stopped = None, False
         self.note(kind, {"instance": self.number, "message": errors.describe(death)})
         for call in [*unsent, *self._calls]:
             call.on_error = call.on_error if breaks_stubs else None

@@ -28,6 +28,9 @@ end of a 63-bit count of nanoseconds, the year 2262; we hold to what the message
 SPAN_MAX_MS: Final = ALARM_TIME_MAX_MS - WORLD_START_MS
 """The longest span of time that can be waited for: to the last date that an alarm can have."""
 
+LATENESS_MAX_MS: Final = 60_000
+"""The latest that an alarm starts: "can be delayed up to a minute" (documented)."""
+
 DELETE_ALL_DELETES_ALARM: Final = "2026-02-24"
 """From this compatibility date on deleteAll() deletes the alarm too (documented; recordings s23a, s23b)."""
 

@@ -22,9 +22,10 @@ from types import CoroutineType, FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from durable_mini.errors import DeadlockError, LimitError, WorldError
+from durable_mini.learner import CALLS_LEARNER_CODE
 from durable_mini.limits import US_PER_MS, Limits
 from durable_mini.promise import PENDING, Promise, Settles, running, tell
-from durable_mini.task import CALLS_LEARNER_CODE, Owner, Task
+from durable_mini.task import Owner, Task
 
 if TYPE_CHECKING:
     from durable_mini.trace import Trace
@@ -71,6 +72,16 @@ class Operation(NamedTuple):
 
     work: Callable[[], None]
     then: Callable[[Exception | None], None]
+
+
+class _NoHost:
+    """What asyncio finds in place of an event loop while a world runs: it does nothing for it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"asyncio asks for {name} of an event loop, and inside a world there is none.")
+
+
+_NO_HOST: Final = _NoHost()
 
 
 class Loop:
@@ -204,17 +215,14 @@ class Loop:
         finally:
             self.task, self.depth, self.nested = before, depth, nested
 
-    def follow(self, result: Any, owner: Owner | None, done: Settles, activity: Callable[[], str]) -> Task | None:
+    def follow(self, result: Any, owner: Owner | None, done: Settles, activity: Callable[[], str]) -> None:
         """Tell ``done`` the end of what a learner's function returned: a coroutine, a promise, or a plain value."""
         if isinstance(result, CoroutineType):
-            task = Task(self, result, owner, done, activity())
-            task.step()
-            return task
-        if isinstance(result, Promise):
+            Task(self, result, owner, done, activity()).step()
+        elif isinstance(result, Promise):
             result.when_settled(partial(tell, done))
         else:
             done.fulfil(result)
-        return None
 
     def run_microtasks(self) -> None:
         """Run microtasks until none is left, or raise a LimitError."""
@@ -329,16 +337,16 @@ class Loop:
             before = _set_handler(_SIGINT, self._interrupt)
         asyncio_events: Any = sys.modules.get("asyncio.events")
         host = asyncio_events._get_running_loop() if asyncio_events is not None else None
-        if host is not None:  # out of sight: what asyncio would start on it would run outside of virtual time
-            asyncio_events._set_running_loop(None)
-        running.loop = self
+        if asyncio_events is not None:  # what asyncio would start on the host's would run outside of virtual time
+            asyncio_events._set_running_loop(_NO_HOST)
+        running.loop, running.refusals = self, 0
         self._stepping = True
         try:
             state = self._advance(promise, until, give_up)
         finally:
             self._stepping = False
             running.loop = self.owner = self.task = None
-            if host is not None:
+            if asyncio_events is not None:
                 asyncio_events._set_running_loop(host)
             if on_main:
                 _set_handler(_SIGINT, signal.SIG_DFL if before is None else before)
@@ -374,15 +382,9 @@ class Loop:
         world, it is an error.
         """
         thread = threading.get_ident()
-        inside = running.loop
-        if inside is not None and inside is not self:
-            raise WorldError(
-                f"{self.name} cannot be run from inside {inside.name}, which is running; run one after the other, or "
-                "keep both classes in one world."
-            )
+        self.check_drivable()
         while self._driver is not None:
-            if self._stepping or self._driver != thread:
-                raise WorldError(self._busy(thread))
+            self.check_drivable()
             if promise is not None and promise._state != PENDING:
                 return
             yield from self._follow()
@@ -399,6 +401,8 @@ class Loop:
                 if state == "blocked":
                     yield from self._operate()
                     continue
+                if self.closed:  # meanwhile, by another task
+                    raise WorldError(f"{self.name} was closed while it ran; make a new World.")
                 if state == "idle":
                     if promise is None:
                         return
@@ -406,9 +410,11 @@ class Loop:
                 self._slice = SLICE_EVENTS
                 events_left -= SLICE_EVENTS
                 if events_left <= 0:
+                    instead = "Run it for a shorter time" if until is not None else "Run the world with run_for(ms)"
                     raise LimitError(
                         f"{self.limits.events_per_drive:,} events have happened and {promise or 'the end'} has not "
-                        "come; an object keeps itself busy for ever. Run the world with run_for(ms) instead."
+                        f"come; an object keeps itself busy for ever. {instead}, or find out what it does in "
+                        "world.trace."
                     )
                 self._wake_followers()
                 yield
@@ -416,6 +422,18 @@ class Loop:
             self._driver = None
             if self._followers:
                 self._wake_followers()
+
+    def check_drivable(self) -> None:
+        """Raise a WorldError if this thread cannot run the world, now or once another task has."""
+        inside = running.loop
+        if inside is not None and inside is not self:
+            raise WorldError(
+                f"{self.name} cannot be run from inside {inside.name}, which is running; run one after the other, or "
+                "keep both classes in one world."
+            )
+        thread = threading.get_ident()
+        if self._driver is not None and (self._stepping or self._driver != thread):
+            raise WorldError(self._busy(thread))
 
     def _operate(self) -> Generator[Any, Any, None]:
         """Do what the world waits for: in place, or in a thread while the host's event loop goes on."""

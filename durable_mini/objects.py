@@ -10,21 +10,24 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from durable_mini import draws, errors, values
 from durable_mini.alarms import Outcome
 from durable_mini.calls import CLIENT, Call, refuse
+from durable_mini.clock import current, refused
 from durable_mini.combine import started
 from durable_mini.http import Request, Response
 from durable_mini.ids import DurableObjectId, IdFactory
 from durable_mini.instance import Instance
+from durable_mini.learner import calls_learner_code
 from durable_mini.limits import US_PER_MS
 from durable_mini.promise import Promise, running
 from durable_mini.storage import Database, DurableObjectStorage
 from durable_mini.storage.alarm import AlarmSlot
 from durable_mini.storage.keyvalue import KeyValue
-from durable_mini.task import calls_learner_code
+from durable_mini.task import explained
 
 if TYPE_CHECKING:
     from durable_mini.realm import Realm
@@ -52,9 +55,12 @@ class DurableObjectState:
         reset too (recordings s15, s15b).
         """
         self._instance.check()
-        if not callable(callback):
+        given: Any = callback
+        if not callable(given):
+            if isinstance(given, CoroutineType):
+                given.close()
             raise TypeError(
-                f"blockConcurrencyWhile() takes a function, not a {type(callback).__name__}; pass self.method, "
+                f"blockConcurrencyWhile() takes a function, not a {type(given).__name__}; pass self.method, "
                 "without the brackets of a call."
             )
         return self._instance.block(callback)
@@ -313,7 +319,8 @@ def _construct(instance: Instance, namespace: Namespace[Any], ctx: DurableObject
         instance.object = made
     except errors.ObjectReset:
         return
-    except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
+    except Exception as raised:  # noqa: BLE001 - a learner's code may raise anything
+        error = explained(raised, instance.loop)
         instance.die(error, "object.reset", counts=False, durableObjectReset=True)
         return
 
@@ -370,9 +377,12 @@ class Stub(Generic[T]):
                     f"{record.label} lives in {loop.name}, but {running.loop.name} is running; keep both classes in "
                     "one world."
                 )
+            try:
+                current("a call", "a client's coroutine")
+            except errors.ObjectReset:
+                nothing: Promise[Any] = refused()
+                return nothing
             caller = loop.owner
-            if caller is not None:
-                caller.check()
         if loop.closed:
             raise errors.WorldError(f"{loop.name} is closed; make a new World.")
         number = record.namespace.next_call()
@@ -409,12 +419,13 @@ class Stub(Generic[T]):
         return f"<Stub of {self._record.label}>"
 
 
+_SHOWN: Final = (str, int, float, bool, type(None))
+
+
 def _shown(arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, str]:
     """The arguments as the trace shows them, if they are short and plain."""
-    parts = [repr(value) for value in arguments if isinstance(value, (str, int, float, bool, type(None)))]
-    parts += [
-        f"{k}={value!r}" for k, value in options.items() if isinstance(value, (str, int, float, bool, type(None)))
-    ]
+    parts = [errors.shown(value) for value in arguments if isinstance(value, _SHOWN)]
+    parts += [f"{k}={errors.shown(value)}" for k, value in options.items() if isinstance(value, _SHOWN)]
     return {"arguments": ", ".join(parts)[:120]} if parts else {}
 
 
@@ -502,6 +513,8 @@ class Namespace(Generic[T]):
 
 def _takes_argument(handler: Any) -> bool:
     """Whether ``alarm`` of a class takes an argument besides ``self``."""
+    while hasattr(handler, "__wrapped__"):  # decorated: what is inside decides
+        handler = handler.__wrapped__
     code = getattr(handler, "__code__", None)
     if code is None:  # wrapped in something that is no plain function
         return True

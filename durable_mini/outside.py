@@ -39,7 +39,7 @@ class OutsideCalls:
         instance = self._instance
         promise: Promise[Response] = Promise(instance.loop, f"fetch({request.url})")
         task = instance.loop.task
-        activity = task.activity if task is not None else "constructor"
+        activity = task.activity if task is not None else instance.doing
         number = self._made.get(activity, 0)
         self._made[activity] = number + 1
         instance.pending += 1

@@ -24,9 +24,13 @@ REJECTED: Final = 2
 
 
 class _Running(threading.local):
-    """The loop that this thread is stepping right now, if any."""
+    """What this thread is running."""
 
     loop: Loop | None = None
+    """The loop that is being stepped right now, if any."""
+
+    refusals = 0
+    """How often code that has no world, or is being ended, has been refused since a world was last run."""
 
 
 running: Final = _Running()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import AsyncGeneratorType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from durable_mini import errors
@@ -51,9 +52,16 @@ class AlarmRun:
         self.started = False
         self.wall: Timer | None = None
 
-    def fulfil(self, _value: Any) -> None:
+    def fulfil(self, value: Any) -> None:
         """The handler returned: the deferred deletion is written in this very turn."""
         instance = self.instance
+        if isinstance(value, (GeneratorType, AsyncGeneratorType)):
+            self.reject(
+                TypeError(
+                    "alarm() contains yield, so that calling it runs nothing of it; write async def alarm() and await."
+                )
+            )
+            return
         instance.record.slot.succeeded()
         self._end(SUCCEEDED, "alarm.succeeded", {})
 

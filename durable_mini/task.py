@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
-from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini.errors import Error, ObjectReset, WorldError
-from durable_mini.promise import FULFILLED, Promise, Settles
+from durable_mini.learner import calls_learner_code
+from durable_mini.promise import FULFILLED, Promise, Settles, running
 
 if TYPE_CHECKING:
     from durable_mini.loop import Loop
@@ -20,21 +21,6 @@ class Owner(Protocol):
     label: str
     alive: bool
     tasks: dict[Task, None]
-
-
-CALLS_LEARNER_CODE: set[CodeType] = set()
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def calls_learner_code(function: F) -> F:
-    """Mark a function of the runtime that calls into a learner's class.
-
-    An interrupt is raised at once when the code it hits was called by such a function, and
-    never inside the runtime itself.
-    """
-    CALLS_LEARNER_CODE.add(function.__code__)
-    return function
 
 
 class Task:
@@ -82,9 +68,11 @@ class Task:
             self._forget()
         except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
             self._forget()
-            self.done.reject(_explained(error, loop))
+            self.done.reject(explained(error, loop))
         except BaseException as error:
             self._forget()
+            if owner is not None:  # its turn ends with a reset, which tells everybody
+                raise
             interrupted = Error(f"{type(error).__name__} while {self.activity} ran")
             interrupted.__cause__ = error
             self.done.reject(interrupted)
@@ -98,12 +86,28 @@ class Task:
     def close(self) -> None:
         """End the coroutine at once, without a result; its ``finally`` blocks run."""
         self._forget()
-        with suppress(ObjectReset, RuntimeError):  # a `finally` that calls the runtime, or awaits: nobody is told
-            self.coroutine.close()
+        before, running.loop, running.refusals = running.loop, self._loop, 0
+        try:
+            with suppress(ObjectReset):  # a `finally` that calls the runtime: nobody is told
+                self.coroutine.close()
+        except RuntimeError:  # it awaits in a `finally`, or swallows its end
+            _never_again(self.coroutine)
+        finally:
+            running.loop = before
 
     def _forget(self) -> None:
         if self.owner is not None and self.owner.tasks:
             self.owner.tasks.pop(self, None)
+
+
+def _never_again(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Keep code that does not end when it is told to from being told once more, when its memory is freed.
+
+    A loop around ``except: pass`` would run for ever then, with no world to stop it.
+    """
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
 
 
 class Started:
@@ -171,8 +175,8 @@ def others_promise(promise: Promise[Any], loop: Loop) -> WorldError:
     )
 
 
-def _explained(error: Exception, loop: Loop) -> Exception:
-    """An error that asyncio raises where no host loop runs helps nobody: say what to use instead."""
+def explained(error: Exception, loop: Loop) -> Exception:
+    """What to use instead of asyncio, if it has raised ``error`` for want of an event loop; ``error`` if it has not."""
     trace = error.__traceback__
     while trace is not None and not _is_asyncio(trace.tb_frame):
         trace = trace.tb_next

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from durable_mini import errors
+from durable_mini.learner import calls_learner_code
 from durable_mini.limits import US_PER_MS
 from durable_mini.promise import Promise
-from durable_mini.task import calls_learner_code
 
 if TYPE_CHECKING:
     from durable_mini.gates import Section
@@ -75,6 +75,7 @@ class Timers:
             del self._running[callback.number]
             instance.pending -= 1
         instance.loop.depth = 0
+        instance.doing = called
         done: Promise[Any] = Promise(instance.loop, f"{called}() of {instance.label}")
         try:
             result = callback.function(*callback.arguments)

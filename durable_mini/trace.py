@@ -98,7 +98,9 @@ def _shown(value: Scalar) -> str:
 
 def _one_line(text: str) -> str:
     """``text`` with all white space folded: SQL and names may span lines, a line of a table may not."""
-    return text if text.isprintable() and "  " not in text else " ".join(text.split())
+    if text.isprintable() and "  " not in text:
+        return text
+    return " ".join(text.split()).encode("utf-8", "backslashreplace").decode()  # half a character cannot be printed
 
 
 class Trace:
@@ -253,6 +255,8 @@ class Trace:
 
 
 def _kinds(kind: str | Iterable[str]) -> set[str]:
+    if not isinstance(kind, Iterable):
+        raise TypeError(f"A kind of event is a str such as 'alarm.set', or several, not {type(kind).__name__}.")
     asked = [kind] if isinstance(kind, str) else list(kind)
     found: set[str] = set()
     for one in asked:

@@ -1,8 +1,8 @@
 """What crosses a boundary, by copy: the arguments and results of calls, and stored values.
 
 The rules are those of structured cloning, for Python's own types: None, bool, int, float,
-str, bytes, list, dict, set and aware datetime are copied (with shared and cyclic references
-kept); a tuple arrives as a list, a bytearray or memoryview as bytes, a frozenset as a set.
+str, bytes, list, dict, set and aware datetime are copied (with shared and cyclic lists and
+dicts kept); a tuple arrives as a list, a bytearray or memoryview as bytes, a frozenset as a set.
 Functions, naive datetimes and instances of other classes are refused by name.
 """
 
@@ -16,7 +16,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Final
 
-from durable_mini.errors import DataCloneError
+from durable_mini.errors import DataCloneError, shown
+from durable_mini.learner import calls_learner_code
 from durable_mini.limits import VALUE_NESTING
 
 _SET_TAG: Final = 258
@@ -40,6 +41,7 @@ class _Copy:
         self._what = what
         self._seen: dict[int, Any] = {}
 
+    @calls_learner_code
     def of(self, value: Any, path: str, depth: int) -> Any:
         """The copy of ``value``, which stands at ``path``, ``depth`` levels deep."""
         if value.__class__ in IMMUTABLE:
@@ -47,15 +49,12 @@ class _Copy:
         if id(value) in self._seen:
             return self._seen[id(value)]
         if depth > VALUE_NESTING:
-            raise DataCloneError(
-                f"{self._what}: the value is nested more than {VALUE_NESTING} levels deep and could not be cloned; "
-                "flatten it, or store the parts under keys of their own."
-            )
+            raise self._too_deep()
         if isinstance(value, dict):
             copy: dict[Any, Any] = {}
             self._seen[id(value)] = copy
             for key, item in value.items():
-                copy[self._key(key, path)] = self.of(item, f"{path}[{key!r}]", depth + 1)
+                copy[self._key(key, path, depth)] = self.of(item, f"{path}[{shown(key)}]", depth + 1)
             return copy
         if isinstance(value, (list, tuple)):
             if hasattr(value, "_fields"):
@@ -66,7 +65,7 @@ class _Copy:
                 items.append(self.of(item, f"{path}[{index}]", depth + 1))
             return items
         if isinstance(value, (set, frozenset)):
-            return {self._key(item, path) for item in value}
+            return {self._key(item, path, depth) for item in value}
         return self._leaf(value, path)
 
     def _leaf(self, value: Any, path: str) -> Any:
@@ -85,15 +84,23 @@ class _Copy:
         allowed = "None, bool, int, float, str, bytes, list, dict, set, datetime"
         raise self._refused(value, path, f"pass plain values: {allowed}")
 
-    def _key(self, key: Any, path: str) -> Any:
+    def _key(self, key: Any, path: str, depth: int) -> Any:
         if key.__class__ in IMMUTABLE:
             return key
+        if depth >= VALUE_NESTING:
+            raise self._too_deep()
         if isinstance(key, tuple):
-            return tuple(self._key(part, path) for part in key)
+            return tuple(self._key(part, path, depth + 1) for part in key)
         for kind, plain in _PLAIN.items():
             if isinstance(key, kind):
                 return plain(key)
         raise self._refused(key, path, "keys of dicts and members of sets must be plain values too")
+
+    def _too_deep(self) -> DataCloneError:
+        return DataCloneError(
+            f"{self._what}: the value is nested more than {VALUE_NESTING} levels deep and could not be cloned; "
+            "flatten it, or store the parts under keys of their own."
+        )
 
     def _refused(self, value: Any, path: str, instead: str) -> DataCloneError:
         name = type(value).__qualname__

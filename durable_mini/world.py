@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import keyword
-import math
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
@@ -17,12 +16,21 @@ from durable_mini.clock import microseconds
 from durable_mini.draws import Draw, Drawer, Uniform
 from durable_mini.faults import EVICT, RAISE, REFUSE, RESTART, Fault, FaultPlan, Injector
 from durable_mini.instance import Instance, drop_timers_of_the_dead
-from durable_mini.limits import COMPAT_DATE, DELETE_ALL_DELETES_ALARM, US_PER_MS, WORLD_START_MS, Limits
+from durable_mini.limits import (
+    ALARM_TIME_MAX_MS,
+    COMPAT_DATE,
+    DELETE_ALL_DELETES_ALARM,
+    LATENESS_MAX_MS,
+    SPAN_MAX_MS,
+    US_PER_MS,
+    WORLD_START_MS,
+    Limits,
+)
 from durable_mini.loop import Loop
 from durable_mini.objects import Environment, Namespace, Record, Stub
 from durable_mini.promise import Promise, running
 from durable_mini.realm import Realm
-from durable_mini.task import Started, Task, foreign
+from durable_mini.task import Started, Task, explained, foreign
 from durable_mini.trace import Trace
 
 T = TypeVar("T")
@@ -74,7 +82,9 @@ class World:
     ) -> None:
         self._closed_down = True  # until everything below has been accepted
         if isinstance(seed, bool) or not isinstance(seed, int):
-            raise TypeError(f"World(seed={seed!r}): expected a whole number.")
+            raise TypeError(f"World(seed={errors.shown(seed)}): expected a whole number.")
+        if abs(seed) >> 63:
+            raise ValueError(f"World(seed={errors.shown(seed)}): expected a whole number of at most 63 bits.")
         if faults is not None and not isinstance(faults, FaultPlan):
             raise TypeError(f"World(faults={faults!r}): expected a FaultPlan, such as FaultPlan().evict(...).")
         if watch is not None and not (isinstance(watch, dict) and all(isinstance(q, str) for q in watch.values())):
@@ -83,7 +93,7 @@ class World:
         jitter = Uniform(0, numbers.alarm_jitter) if jitter is None else jitter
         lateness = numbers.alarm_lateness_ms if alarm_lateness_ms is None else alarm_lateness_ms
         draws.checked(jitter, "jitter", "of the delay", 0, numbers.alarm_jitter)
-        draws.checked(lateness, "alarm_lateness_ms", "ms", 0, 60_000)
+        draws.checked(lateness, "alarm_lateness_ms", "ms", 0, LATENESS_MAX_MS)
         eviction = microseconds(numbers.eviction_ms if eviction_ms is None else eviction_ms, "World(eviction_ms=...)")
         commit = microseconds(commit_ms, "World(commit_ms=...)")
         away = microseconds(downtime_ms, "World(downtime_ms=...)")
@@ -105,8 +115,8 @@ class World:
             self._loop,
             numbers,
             seed,
-            jitter=Drawer(jitter, seed, "jitter"),
-            lateness=Drawer(lateness, seed, "alarm_lateness_ms"),
+            jitter=Drawer(jitter, seed, "jitter", 0, numbers.alarm_jitter),
+            lateness=Drawer(lateness, seed, "alarm_lateness_ms", 0, LATENESS_MAX_MS),
             dispatch=self._dispatch_alarm,
             abandon=self._abandon_alarm,
         )
@@ -193,14 +203,17 @@ class World:
 
     async def run_for(self, ms: float) -> None:
         """Run the world for ``ms`` milliseconds of virtual time."""
-        await _Drive(self._loop, self._loop.now + microseconds(ms, "run_for()"))
+        span = microseconds(ms, "run_for()")
+        self._within_time("run_for()", self._loop.now + span)
+        await _Drive(self._loop, self._loop.now + span)
 
     async def run_until(self, ms: float) -> None:
         """Run the world until ``ms``, a moment in ms since the epoch (``world.start + 500``, say)."""
         if isinstance(ms, bool) or not isinstance(ms, (int, float)):
             raise TypeError(f"run_until() takes a moment in ms since the epoch, not {type(ms).__name__}.")
-        if not math.isfinite(ms):
-            raise ValueError(f"run_until() takes a moment in ms since the epoch, not {ms!r}.")
+        if not abs(ms) < ALARM_TIME_MAX_MS:
+            when = "" if errors.shown(ms) in ("nan", "inf", "-inf") else ", before the year 2190"
+            raise ValueError(f"run_until() takes a moment in ms since the epoch{when}, not {errors.shown(ms)}.")
         until = round(ms * US_PER_MS) - self._loop.start_us
         if until < self._loop.now:
             raise ValueError(
@@ -208,6 +221,10 @@ class World:
                 "such as world.now + 500."
             )
         await _Drive(self._loop, until)
+
+    def _within_time(self, call: str, until: int) -> None:
+        if until >= SPAN_MAX_MS * US_PER_MS:
+            raise ValueError(f"{call} would lead beyond the year 2189, the last that the platform knows.")
 
     async def run_until_idle(self) -> None:
         """Run the world until nothing is left to happen (evictions apart).
@@ -253,6 +270,11 @@ class World:
         except StopIteration as stop:
             result: T = stop.value
             return result
+        except RuntimeError as error:
+            better = explained(error, self._loop)
+            if better is error:
+                raise
+            raise better from error
         finally:
             self._loop.in_place = False
 
@@ -313,14 +335,19 @@ class World:
         """
         self._outside("restart")
         downtime = microseconds(downtime_ms, "restart(downtime_ms=...)")
-        if drain:
-            self._realm.draining = True
-            limit = self._loop.now + round(self.limits.drain_ms * US_PER_MS)
-            await _Drive(self._loop, limit, lambda: not any(map(_serves_clients, self._records())))
+        self._within_time("restart()", self._loop.now + downtime)
+        self._loop.check_drivable()
+        try:
+            if drain:
+                self._realm.draining = True
+                limit = self._loop.now + round(self.limits.drain_ms * US_PER_MS)
+                await _Drive(self._loop, limit, lambda: not any(map(_serves_clients, self._records())))
+            self._stop_process()
+            await _Drive(self._loop, self._loop.now + downtime)
+        finally:  # whatever has ended the waiting, the process is there again
             self._realm.draining = False
-        self._stop_process()
-        await _Drive(self._loop, self._loop.now + downtime)
-        self._start_process()
+            if self._realm.down:
+                self._start_process()
 
     def _stop_process(self) -> None:
         self._realm.down = True

@@ -19,7 +19,7 @@ import durable_mini
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "durable_mini"
 FLOORS = [
-    {"errors", "limits"},
+    {"learner", "errors", "limits"},
     {"trace", "draws", "faults", "promise", "task", "loop"},
     {"clock", "values", "gates"},
     {"console", "combine"},
@@ -241,6 +241,10 @@ def test_the_public_names_are_those_the_package_lists_and_no_more() -> None:
     assert sorted(durable_mini.__all__, key=str.lower) == sorted(set(durable_mini.__all__), key=str.lower)
 
 
+FILES_OF_A_DURABLE_WORLD = {"storage/folder.py", "storage/causes.py", "storage/disk.py"}
+"""What a world in memory does not load, and whoever reads how the runtime works may leave out."""
+
+
 def lines_of_code(path: Path) -> set[int]:
     """The lines that hold code: no blanks, comments or docstrings."""
     text = path.read_text(encoding="utf-8")
@@ -258,4 +262,6 @@ def lines_of_code(path: Path) -> set[int]:
 def test_the_core_is_small() -> None:
     lengths = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in CORE_SOURCES}
     assert max(lengths.values()) < 800, "a module is read in one sitting"
-    assert sum(len(lines_of_code(path)) for path in CORE_SOURCES) < 5_000, "the core is read in an evening"
+    evening = [path for path in CORE_SOURCES if name(path) not in FILES_OF_A_DURABLE_WORLD]
+    assert len(evening) == len(CORE_SOURCES) - len(FILES_OF_A_DURABLE_WORLD)
+    assert sum(len(lines_of_code(path)) for path in evening) < 5_000, "the core is read in an evening"

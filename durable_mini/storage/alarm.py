@@ -75,14 +75,17 @@ class AlarmSlot:
         time = max(time, self._now_ms())
         self._end_deferral()
         if time != self._value:  # the same time again is no write, and the scheduler hears nothing (recording s11b)
-            self._database.begin()
-            if not self._exists:
-                self._database.own(_CREATE)
-                self._exists = True
-            self._database.own(_SET, (time,))
-            self._value = time
-            self._database.mark()
+            self._store(time)
         return time
+
+    def _store(self, time: int) -> None:
+        self._database.begin()
+        if not self._exists:
+            self._database.own(_CREATE)
+            self._exists = True
+        self._database.own(_SET, (time,))
+        self._value = time
+        self._database.mark()
 
     def delete(self) -> None:
         """Remove the alarm."""
@@ -200,11 +203,11 @@ class AlarmSlot:
     def wiped(self, keep: bool) -> None:
         """The database was replaced by an empty one; ``keep`` writes the alarm back (old compatibility dates)."""
         self._exists = False
-        value, self._value, deferred = self._value, None, self.deferred
-        self.deferred = False
-        if keep and value is not None:
-            self.set(value)
-            self.deferred = deferred
+        if keep and self._value is not None:
+            self._store(self._value)  # as it was: a time in the past stays one, and the scheduler hears nothing
+        else:
+            self._value = None
+            self.deferred = False
 
 
 def alarm_time(given: Any) -> int:
@@ -222,20 +225,21 @@ def alarm_time(given: Any) -> int:
             f"setAlarm() was given a {type(given).__name__}; it takes milliseconds since the epoch, such as "
             "Date.now() + 500, or an aware datetime.",
         )
+    told = errors.shown(given)
     if isinstance(given, float) and not math.isfinite(given):
         raise errors.noted(
             TypeError(errors.ALARM_TIME_NOT_A_DATE),
-            f"setAlarm() was given {given!r}; it takes milliseconds since the epoch, such as Date.now() + 500.",
+            f"setAlarm() was given {told}; it takes milliseconds since the epoch, such as Date.now() + 500.",
         )
     time = math.trunc(given)
     if time >= ALARM_TIME_MAX_MS:
         raise errors.noted(
             TypeError(errors.ALARM_TIME_TOO_LATE),
-            f"setAlarm() was given {given!r}; it takes milliseconds (not micro- or nanoseconds) since the epoch.",
+            f"setAlarm() was given {told}; it takes milliseconds (not micro- or nanoseconds) since the epoch.",
         )
     if time <= 0:
         raise errors.noted(
             TypeError(errors.ALARM_TIME_NOT_POSITIVE),
-            f"setAlarm() was given {given!r}; it takes a moment, not a span: Date.now() + 500, or deleteAlarm().",
+            f"setAlarm() was given {told}; it takes a moment, not a span: Date.now() + 500, or deleteAlarm().",
         )
     return time

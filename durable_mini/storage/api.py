@@ -12,11 +12,11 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini import errors
+from durable_mini.learner import calls_learner_code
 from durable_mini.storage.alarm import AlarmSlot, alarm_time
 from durable_mini.storage.keyvalue import KeyValue, Missing
 from durable_mini.storage.sql import Sql
 from durable_mini.storage.transaction import DurableObjectTransaction
-from durable_mini.task import calls_learner_code
 
 if TYPE_CHECKING:
     from durable_mini.promise import Promise
@@ -111,7 +111,7 @@ class DurableObjectStorage:
     # -- key-value ----------------------------------------------------------------------------
 
     def get(self, key: str | Iterable[str], default: Any = None, **options: Any) -> Promise[Any]:
-        """The value of a key (``default`` if it is not stored), or a dict of several."""
+        """The value of a key (``default`` if it is not stored), or a dict of several, without those not stored."""
         self._check()
         if options:
             _known("get", options, _READ)

@@ -79,6 +79,9 @@ class Database:
         self.limits = limits
         self.record = record
         self.broken: errors.Error | None = None
+        self.stopped = False
+        """Whether it is broken because somebody interrupted a statement."""
+
         self.in_transaction = False
         self.changed = False
         """Whether this transaction has written anything."""
@@ -186,6 +189,7 @@ class Database:
         if primary in _CRITICAL:
             translated.durableObjectReset = True
             self.broken = translated
+            self.stopped = primary == sqlite3.SQLITE_INTERRUPT
             if self.record is not None and primary == sqlite3.SQLITE_FULL:
                 self.record("storage.full", {"message": told})
         return translated

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini import errors, values
@@ -162,11 +163,12 @@ class KeyValue:
         return {key: values.decode(value) for key, value in rows}
 
     def _several(self, keys: Iterable[str], call: str) -> Keys:
-        asked: Keys = [_check_key(key, call) for key in keys]
         limit = self._database.limits.keys_per_call
+        asked: Keys = [_check_key(key, call) for key in islice(keys, limit + 1)]
         if len(asked) > limit:
+            given = f"{len(keys)}" if isinstance(keys, Sized) else f"more than {limit}"
             raise errors.RangeError(
-                f"{call}() was given {len(asked)} keys, and the limit is {limit} a call; make several calls."
+                f"{call}() was given {given} keys, and the limit is {limit} a call; make several calls."
             )
         return asked
 
