@@ -386,7 +386,8 @@ KEYS = [
     Row(
         "put of no value",
         lambda o: o.ctx.storage.put("k"),
-        "TypeError: put('k') takes one value after the key, not 0; put(key, None) stores null.",
+        "TypeError: put() called with undefined value.",
+        note="put('k') takes a value after the key; put(key, None) stores null.",
     ),
     Row(
         "put of two values",
