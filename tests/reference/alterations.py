@@ -23,8 +23,21 @@ class Spot(NamedTuple):
     what: str
 
 
+ALWAYS_IGNORED = {"rowsRead", "notused"}
+EXACT_UP_TO = 2**53
+"""Beyond it numbers agree when JavaScript rounds them to the same one."""
+
+
 def spots(document: dict[str, Any]) -> Iterator[Spot]:
     """The compared values of a recording, and the parts of it that must be there."""
+    exact, ignored = document["compare"]["exact"], {*document["compare"].get("ignore_keys", []), *ALWAYS_IGNORED}
+    for spot in _all_spots(document):
+        part = "event_details" if spot.path[0] == "events" else spot.path[0]
+        if (part in exact or not exact) and not ignored & set(map(str, spot.path)):
+            yield spot
+
+
+def _all_spots(document: dict[str, Any]) -> Iterator[Spot]:
     for index, (_t, name, event, details) in enumerate(document["events"]):
         if name.startswith("$"):
             continue
@@ -78,7 +91,7 @@ def _other(value: Any, far: int, tolerance: int, rng: random.Random) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, (int, float)):
-        return value + sign * (far or rng.randint(1, 9))
+        return value + sign * (far or rng.randint(1, 9) * (2**12 if abs(value) >= EXACT_UP_TO else 1))
     if isinstance(value, str):
         return rng.choice((value + "x", f"not {value}"))
     if isinstance(value, dict) and "$t" in value:
@@ -94,15 +107,22 @@ def object_of(document: dict[str, Any], spot: Spot) -> str:
     if part == "events":
         name: str = document["events"][key][1]
     elif part == "replies":
-        name = next(step[2] for step in document["steps"] if step[4:] == [document["replies"][key][0]])
+        name = next(step[2] for step in document["steps"] if document["replies"][key][0] in _tags(step))
     else:
         name = key
     return name
 
 
+def _tags(step: list[Any]) -> list[str]:
+    """The tags of the replies to a step."""
+    if step[1] != "stub":
+        return step[4:]
+    return [call[-1] for call in step[3] if len(call) > 2]  # calls one after another
+
+
 def only(document: dict[str, Any], name: str) -> dict[str, Any]:
     """The document as if this object were the only one; objects that call nobody do not notice."""
-    tags = [step[4] for step in document["steps"] if step[2:3] == [name] and len(step) > 4]
+    tags = [tag for step in document["steps"] if step[2:3] == [name] for tag in _tags(step)]
     return {
         **document,
         "steps": [step for step in document["steps"] if step[2:3] == [name] or step[1] == "config"],
