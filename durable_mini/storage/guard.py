@@ -28,7 +28,6 @@ _QUOTED: Final = (
 )
 _LITERAL: Final = re.compile(_QUOTED, re.DOTALL)
 _SEMICOLON: Final = re.compile(_QUOTED + r"|(;)", re.DOTALL)
-_PARAMETER: Final = re.compile(_QUOTED + r"|\?(?P<number>[0-9]{0,9})|(?P<name>(?<!\w)[:@$]\w+)", re.DOTALL)
 _WRITES_WITHIN: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE|REPLACE\s+INTO)\b", re.IGNORECASE)
 _UNTIL_COMMIT: Final = re.compile(r"\b(?:defer_foreign_keys|optimize)\b", re.IGNORECASE)
 
@@ -102,7 +101,7 @@ def statements(sql: str) -> tuple[Statement, ...]:
         if keyword in ("WITH", "PRAGMA"):
             within = _WRITES_WITHIN if keyword == "WITH" else _UNTIL_COMMIT
             writes = within.search(_LITERAL.sub(" ", text)) is not None
-        found.append(Statement(" " + _numbered(text), writes, keyword in ("EXPLAIN", "PRAGMA")))
+        found.append(Statement(" " + text, writes, keyword in ("EXPLAIN", "PRAGMA")))
     if not found:
         raise errors.Error(errors.SQL_EMPTY)
     return tuple(found)
@@ -122,22 +121,6 @@ def _split(sql: str) -> list[str]:
     if not _BLANK.match(rest):
         parts.append(rest)
     return parts
-
-
-def _numbered(text: str) -> str:
-    """``text`` with a number in place of each parameter's name: bindings have an order, and Python wants names."""
-    numbers = {"highest": 0}
-
-    def number(found: re.Match[str]) -> str:
-        name, digits = found["name"], found["number"]
-        if name is None and digits is None:
-            return found[0]
-        mine = int(digits or numbers.get(name or "", numbers["highest"] + 1))
-        numbers["highest"] = max(numbers["highest"], mine)
-        numbers[name or "?"] = mine
-        return found[0] if name is None else f"?{mine}"
-
-    return _PARAMETER.sub(number, text)
 
 
 Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]

@@ -270,6 +270,7 @@ def test_deferring_foreign_keys_lasts_to_the_end_of_the_turn_whatever_is_read_be
         ),
     ],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Binding [0-9]:DeprecationWarning")  # of Python 3.12 and 3.13; nobody sees it
 def test_named_parameters_take_the_bindings_in_their_order(
     inside: Inside, sql: str, bindings: tuple[int, ...], row: list[Any]
 ) -> None:
