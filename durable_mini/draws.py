@@ -84,7 +84,11 @@ Draw = float | Distribution | Callable[[str, int], float]
 
 
 class Drawer:
-    """The n-th value of a setting for each object: ``drawer(name)`` gives the next one."""
+    """The n-th value of a setting for each object: ``drawer(name)`` gives the next one.
+
+    What a function gives must lie within ``low`` and ``high``, which leaves room for recorded
+    values: those of a real machine are never quite exact.
+    """
 
     def __init__(self, setting: Draw, seed: int, purpose: str, low: float = -math.inf, high: float = math.inf) -> None:
         self._setting = setting

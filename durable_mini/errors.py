@@ -30,6 +30,7 @@ ALARM_TIME_NOT_A_DATE: Final = "The value cannot be converted because it is not 
 ALARM_TIME_WRONG_TYPE: Final = (
     "Failed to execute 'setAlarm' on 'DurableObjectStorage': parameter 1 is not of type 'date'."
 )
+PUT_UNDEFINED: Final = "put() called with undefined value."
 LIST_LIMIT: Final = "List limit must be positive."
 LIST_TWO_STARTS: Final = "list() cannot be called with both start and startAfter values."
 SQL_TRANSACTION: Final = (
@@ -43,6 +44,8 @@ SQL_EMPTY: Final = "SQL code did not contain a statement."
 SQL_ONE_NONE: Final = "Expected exactly one result from SQL query, but got no results."
 SQL_ONE_MANY: Final = "Expected exactly one result from SQL query, but got multiple results."
 SQL_NOT_AUTHORIZED: Final = "not authorized: SQLITE_AUTH"
+SQL_VACUUM: Final = "cannot VACUUM from within a transaction: SQLITE_ERROR"
+SQL_TOO_LONG: Final = "statement too long: SQLITE_TOOBIG"
 SQL_CURSOR_GONE: Final = "SQLite query was canceled because the database was deleted."
 CONSTRAINTS_VIOLATED: Final = (
     "Durable Object was reset and rolled back to its last known good state because the application left "

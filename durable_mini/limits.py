@@ -74,6 +74,7 @@ class Limits:
     open_files: int = _limit(256, "files", "assumed", "how many objects' files a durable world has open at a time")
     keys_per_call: int = _limit(128, "keys", "documented", "platform limits; local workerd takes more (s19)")
     key_and_value_bytes: int = _limit(2_000_000, "bytes", "documented", "platform limits; local workerd takes more")
+    database_bytes: int = _limit(10_000_000_000, "bytes", "documented", "platform limits: 10 GB an object")
     sql_bytes: int = _limit(100_000, "bytes", "documented", "length of one SQL text")
     sql_parameters: int = _limit(100, "parameters", "recorded", "s19: too many SQL variables")
     sql_columns: int = _limit(100, "columns", "recorded", "s19: too many columns")

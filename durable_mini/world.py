@@ -115,7 +115,7 @@ class World:
             self._loop,
             numbers,
             seed,
-            jitter=Drawer(jitter, seed, "jitter", 0, numbers.alarm_jitter),
+            jitter=Drawer(jitter, seed, "jitter", -0.1, 1),
             lateness=Drawer(lateness, seed, "alarm_lateness_ms", 0, LATENESS_MAX_MS),
             dispatch=self._dispatch_alarm,
             abandon=self._abandon_alarm,

@@ -6,6 +6,7 @@ The name of each test begins with the id of its case; the docstring says which k
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import itertools
 from collections.abc import Callable
@@ -608,6 +609,80 @@ def test_A28_changing_what_was_put_or_got_changes_nothing_stored(inside: Inside)
         return [await o.ctx.storage.get("one"), await o.ctx.storage.get("two")]
 
     assert inside(body) == [{"list": [1]}, {"list": [1]}]
+
+
+# -- A29: a full database --------------------------------------------------------------------------
+
+
+class Archive(DurableObject):
+    """Keeps rows; more than fits in one of its methods."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        self.runs = 0
+        ctx.storage.sql.exec("CREATE TABLE IF NOT EXISTS rows (n INTEGER PRIMARY KEY, data BLOB)")
+
+    async def keep(self, n: int, size: int) -> None:
+        self.ctx.storage.sql.exec("INSERT INTO rows VALUES (?, zeroblob(?))", n, size)
+
+    async def arm(self) -> None:
+        await self.ctx.storage.setAlarm(Date.now() + 60_000)
+
+    async def keep_more_than_fits(self, how: str, size: int) -> str:
+        sql, storage = self.ctx.storage.sql, self.ctx.storage
+        sql.exec("INSERT INTO rows VALUES (2, 'small')")
+        await storage.put("small", 1)
+        await storage.deleteAlarm()
+        try:
+            if how == "SQL":
+                sql.exec("INSERT INTO rows VALUES (3, zeroblob(?))", size)
+            elif how == "key-value":
+                await storage.put({f"k{n}": b"v" * 1_000_000 for n in range(size // 1_000_000 + 1)})
+            else:
+                storage.transactionSync(lambda: sql.exec("INSERT INTO rows VALUES (3, zeroblob(?))", size))
+        except Error:
+            await scheduler.wait(0)  # whatever comes after it is lost as well
+        with contextlib.suppress(Error):
+            sql.exec("INSERT INTO rows VALUES (4, 'small')")
+        return "done"
+
+    async def room(self) -> None:
+        self.ctx.storage.sql.exec("DELETE FROM rows")
+
+    async def state(self) -> list[Any]:
+        rows = [row.n for row in self.ctx.storage.sql.exec("SELECT n FROM rows ORDER BY n")]
+        alarm = await self.ctx.storage.getAlarm()
+        return [rows, await self.ctx.storage.list(), None if alarm is None else alarm - WORLD_START_MS]
+
+    async def alarm(self) -> None:
+        await self.ctx.storage.put("rang", True)
+
+
+@pytest.mark.parametrize("size", [1_900_000, 4_000_000], ids=["found at the commit", "found by the statement"])
+@pytest.mark.parametrize("how", ["SQL", "key-value", "transactionSync"])
+def test_A29_a_full_database_refuses_the_whole_turn_and_keeps_what_was_there(how: str, size: int) -> None:
+    """A29: success is not reported; earlier rows and the alarm stay; after deleting there is room again."""
+    world = World(seed=1, limits={"database_bytes": 1_000_000})
+    archive = world.namespace(Archive).getByName("a")
+    world.run_sync(archive.keep(1, 500_000))
+    world.run_sync(archive.arm())
+    before = world.run_sync(archive.state())
+    assert before == [[1], {}, 60_000]
+    with pytest.raises(Error) as raised:
+        world.run_sync(archive.keep_more_than_fits(how, size))
+    assert raised.value.message == "database or disk is full: SQLITE_FULL"
+    assert raised.value.durableObjectReset is True
+    archive = world.namespace(Archive).getByName("a")  # the object was reset: the old stub is broken
+    assert world.run_sync(archive.state()) == before
+    with pytest.raises(Error, match="SQLITE_FULL"):
+        world.run_sync(archive.keep(5, 600_000))
+    archive = world.namespace(Archive).getByName("a")
+    world.run_sync(archive.room())
+    world.run_sync(archive.keep(6, 600_000))
+    assert world.run_sync(archive.state()) == [[6], {}, 60_000]
+    run_for(world, 60_100)
+    assert world.run_sync(archive.state()) == [[6], {"rang": True}, None]
+    world.run_sync(world.close())
 
 
 # -- B10: steps repeated or left out ---------------------------------------------------------------

@@ -24,6 +24,7 @@ def test_the_platforms_numbers_are_those_of_the_measurements() -> None:
     assert (default.alarm_backoff_max, default.alarm_wall_ms) == (9, 15 * 60 * 1_000)
     assert (default.block_ms, default.block_nesting, default.eviction_ms) == (30_000, 64, 10_000)
     assert (default.keys_per_call, default.key_and_value_bytes) == (128, 2_000_000)
+    assert default.database_bytes == 10_000_000_000
     assert (default.sql_bytes, default.sql_parameters, default.sql_columns) == (100_000, 100, 100)
 
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 SLOWER_MS: Final = 5
 """How much longer than the recorded gap ours may be; the file's tolerance says how much shorter."""
 
-NEVER_COMPARED: Final = frozenset({"rowsRead"})
-"""How many rows SQLite looked at; Python's does not tell, and ours is a count of our own."""
+NEVER_COMPARED: Final = frozenset({"rowsRead", "notused"})
+"""How many rows SQLite looked at (Python's does not tell, and ours is a count of our own), and the
+column of EXPLAIN QUERY PLAN that SQLite's documentation calls not used: it differs by version."""
 
 WITHOUT_FINAL: Final = frozenset({"$worker"})
 """What answers calls and stores nothing."""

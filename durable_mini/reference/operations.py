@@ -190,7 +190,8 @@ async def _ensure_alarm(frame: Frame, ms: float) -> None:
 
 @operation("put")
 async def _put(frame: Frame, key: Any, value: Any, options: dict[str, Any] | None = None) -> None:
-    await frame.storage.put(decode(key), decode(value), **(options or {}))
+    given = [] if isinstance(value, dict) and "$undef" in value else [decode(value)]  # undefined: no argument
+    await frame.storage.put(str(decode(key)), *given, **(options or {}))  # JavaScript makes a string of any key
 
 
 @operation("putNoAwait")

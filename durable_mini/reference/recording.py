@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from durable_mini import Limits
 
 NO_ALARM: Final = "NOALARM/"
 """Prefix of objects whose class has no ``alarm`` method; events leave it out."""
@@ -76,6 +79,8 @@ class Rules:
     values_in_any_order: bool = False
     free_times: frozenset[str] = frozenset()
     invariant: str | None = None
+    limits: dict[str, int] = field(default_factory=dict)
+    """What the world of this recording has instead of our limits, by their names."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class Recording:
     def of(cls, document: Any, folder: Path | None = None) -> Recording:
         """A recording from its JSON document."""
         top = _Reader(document, "the file")
-        rules = _rules(_Reader(top.take("compare", dict), "compare"))
+        rules = _rules(_Reader(top.take("compare", dict), "compare"), top.take("title", str, ""))
         steps = [_step(index, given) for index, given in enumerate(top.take("steps", list))]
         replies = [_reply(index, given) for index, given in enumerate(top.take("replies", list))]
         _check_tags(steps, [tag for tag, _ in replies])
@@ -233,7 +238,7 @@ class _Reader:
 _JSON_NAMES: Final = {dict: "object", list: "array", str: "string", int: "whole number", bool: "boolean"}
 
 
-def _rules(given: _Reader) -> Rules:
+def _rules(given: _Reader, title: str) -> Rules:
     exact, invariant = given.names("exact"), given.take("invariant", str, None)
     if unknown := sorted(exact - set(EXACT)):
         raise NotARecording(f"compare names {unknown[0]!r} in 'exact'; it may name {', '.join(EXACT)}.")
@@ -246,7 +251,25 @@ def _rules(given: _Reader) -> Rules:
         values_in_any_order=given.take("ignore_values_order", bool, False),
         free_times=given.names("free_times", []),
         invariant=invariant,
+        limits=_limits(given.take("limits", dict, {}), title),
     )
+
+
+_DISK: Final = re.compile(r"\bdisk\b.*\((\d+) MiB\)")
+
+
+def _limits(given: dict[str, Any], title: str) -> dict[str, int]:
+    """The limits that ``compare`` names, and that of the small disk that a title tells of: ``disk full (2 MiB)``.
+
+    Beside the database lies its log, which takes in all that is written: half of the disk is the database's.
+    """
+    disk = _DISK.search(title)
+    limits = {**({"database_bytes": int(disk[1]) * 2**20 // 2} if disk else {}), **given}
+    try:
+        Limits(**limits)
+    except (TypeError, ValueError) as error:
+        raise NotARecording(f"'limits' of compare cannot be used: {error}") from None
+    return limits
 
 
 def _check_tags(steps: list[Step], answered: list[str | None]) -> None:

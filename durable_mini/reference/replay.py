@@ -63,7 +63,10 @@ class _Run:
         self.process = Process(recording.objects, recording.alarm)
         self.clock = ReplayClock(recording, self.process)
         self.world = World(
-            compat_date=recording.compat_date, jitter=self.clock.jitter, alarm_lateness_ms=self.clock.lateness_ms
+            compat_date=recording.compat_date,
+            jitter=self.clock.jitter,
+            alarm_lateness_ms=self.clock.lateness_ms,
+            limits=recording.rules.limits,
         )
         self.clock.attach(self.world)
         with_alarm, without = classes(self.process)

@@ -1,7 +1,7 @@
 """Whether two values agree: a recorded one and ours.
 
-JavaScript's undefined is our None; numbers compare by number and times within a tolerance;
-byte arrays compare by length and content, sets as multisets.
+JavaScript's undefined is our None; numbers compare by number, as JavaScript's numbers where
+JavaScript had to round; times compare within a tolerance; byte arrays compare by length and content, sets as multisets.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from typing import Any, Final, NamedTuple
 
 from durable_mini.reference.literals import SHOWN_BYTES
 
+EXACT_UP_TO: Final = 2**53
+"""Beyond it JavaScript's numbers are rounded and our integers are not, to the 64 bits that SQL has."""
+
+_DIGITS: Final = re.compile(r"-?\d+")
 _OFFSET: Final = re.compile(r" at offset \d+")
 """SQLite says where a statement is wrong; Python's does not."""
 
@@ -36,12 +40,18 @@ class _Absent:
 ABSENT: Final = _Absent()
 
 
+class BigInt(int):
+    """A recorded integer that JavaScript did not round."""
+
+
 def mismatches(recorded: Any, ours: Any, tolerance_ms: float | None, path: str = "") -> Iterator[Mismatch]:
     """Where the two values part. Without a tolerance times are compared only as null or not null."""
     recorded, ours = plain(recorded), plain(ours)
     if _is_time(recorded) and _is_time(ours):
         if tolerance_ms is not None and abs(recorded["$t"] - ours["$t"]) > tolerance_ms:
             yield Mismatch(path, recorded, ours)
+    elif isinstance(recorded, dict) and isinstance(ours, dict) and _are_two_outcomes(recorded, ours):
+        yield Mismatch(path, recorded, ours)
     elif isinstance(recorded, dict) and isinstance(ours, dict):
         yield from _in_dicts(recorded, ours, tolerance_ms, path)
     elif isinstance(recorded, list) and isinstance(ours, list):
@@ -66,6 +76,11 @@ def _in_dicts(
             yield from mismatches(left, right, tolerance_ms, inner)
 
 
+def _are_two_outcomes(recorded: dict[str, Any], ours: dict[str, Any]) -> bool:
+    """Whether one side says ``{"ok": ...}`` and the other ``{"err": ...}``: one difference, not two."""
+    return len(recorded) == len(ours) == 1 and recorded.keys() != ours.keys()
+
+
 def plain(value: Any) -> Any:
     """A value in the form in which both sides write it alike."""
     if isinstance(value, str):
@@ -75,8 +90,8 @@ def plain(value: Any) -> Any:
     match next(iter(value), None), value:
         case "$undef", _:
             return None
-        case "$bigint", {"$bigint": digits}:
-            return int(digits)
+        case "$bigint", {"$bigint": digits} if _DIGITS.fullmatch(digits):
+            return BigInt(digits)
         case "$num", {"$num": "-0"}:
             return 0
         case ("$arraybuffer", {"$arraybuffer": length, "hex": start}) | ("$view", {"bytes": length, "hex": start}):
@@ -102,8 +117,14 @@ def _is_number(value: Any) -> bool:
 
 def _equal(recorded: Any, ours: Any) -> bool:
     if _is_number(recorded) and _is_number(ours):
-        return bool(recorded == ours) or (math.isnan(recorded) and math.isnan(ours))
+        return bool(recorded == ours) or (math.isnan(recorded) and math.isnan(ours)) or _rounded(recorded, ours)
     return type(recorded) is type(ours) and bool(recorded == ours)
+
+
+def _rounded(recorded: Any, ours: Any) -> bool:
+    """Whether the recorded number is what JavaScript makes of our integer."""
+    is_large = isinstance(ours, int) and EXACT_UP_TO < abs(ours) < 2**63
+    return is_large and not isinstance(recorded, BigInt) and float(recorded) == float(ours)
 
 
 def without(value: Any, keys: frozenset[str]) -> Any:

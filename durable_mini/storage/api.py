@@ -131,6 +131,11 @@ class DurableObjectStorage:
             if value:
                 raise TypeError("put() takes a key and a value, or one dict of them.")
             self._store.put_many(key)
+        elif not value and isinstance(key, str):
+            raise errors.noted(
+                TypeError(errors.PUT_UNDEFINED),
+                f"put({key!r}) takes a value after the key; put(key, None) stores null.",
+            )
         else:
             raise TypeError(
                 f"put({key!r}) takes one value after the key, not {len(value)}; put(key, None) stores null."

@@ -11,9 +11,11 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini import errors
+from durable_mini.limits import LIMITS
 from durable_mini.storage import functions, guard
 from durable_mini.trace import Scalar
 
@@ -25,6 +27,10 @@ PAGE_SIZE: Final = 4096
 
 INTERRUPT_CHECK_OPS: Final = 20_000
 """Steps of SQLite's machine between two looks for an interrupt: well under a millisecond."""
+
+CACHED_PAGES: Final = 500
+"""What SQLite keeps in memory until the commit (its default cache of 2,000 KiB): so far a turn may write too much
+without hearing of it, and the commit fails (recording s19full); beyond it the statement fails."""
 
 _CRITICAL: Final = frozenset(
     {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT}
@@ -39,6 +45,12 @@ _PRIMARY: Final = {
         "SQLITE_RANGE", "SQLITE_NOTADB",
     )
 }  # fmt: skip
+
+_EXTENDED: Final = {sqlite3.SQLITE_CONSTRAINT | (12 << 8): "SQLITE_CONSTRAINT_DATATYPE"}
+"""Names that Python does not know."""
+
+_TAKEN_BACK: Final = tuple(f"PRAGMA {name} = {int(name == 'foreign_keys')}" for name in guard.SWITCHES)
+"""Every switch as it is when an instance begins."""
 
 Record = Callable[[str, dict[str, Scalar]], None]
 
@@ -55,6 +67,13 @@ class File(Protocol):
 
 def _in_memory() -> sqlite3.Connection:
     return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=256)
+
+
+def _full() -> sqlite3.Error:
+    """SQLite's own error, for what it finds only when it writes to a disk."""
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_FULL, "SQLITE_FULL"
+    return error
 
 
 def _here(reference: weakref.ref[Database]) -> Database:
@@ -105,7 +124,10 @@ class Database:
         self.parked = False
         """Whether its file is closed for now; :meth:`reopen` it before use."""
 
-        self._trusted = True
+        self._trusted = False
+        self._switched: list[str] = []
+        self._anew = count()
+        self._small = limits.database_bytes < LIMITS["database_bytes"].value  # a large one cannot be filled in memory
         self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
         self._savepoints = 0
         self._connect()
@@ -132,19 +154,24 @@ class Database:
         me = weakref.ref(self)
         functions.install(connection, lambda: _here(me)._now_ms(), lambda: _here(me)._unit())
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.set_authorizer(guard.authorizer(lambda: _here(me)._trusted))
+        self._most_pages = max(1, limits.database_bytes // PAGE_SIZE)
+        connection.execute(f"PRAGMA max_page_count = {self._most_pages + CACHED_PAGES}")
+        connection.set_authorizer(guard.authorizer(lambda: _here(me)._trusted, self._switched.append))
         connection.set_progress_handler(lambda: _here(me)._interrupted(), INTERRUPT_CHECK_OPS)
 
     # -- statements -----------------------------------------------------------------------------
 
     def own(self, sql: str, parameters: tuple[Any, ...] = ()) -> sqlite3.Cursor:
-        """Run a statement of the runtime's own."""
+        """Run a statement of the runtime's own; only meanwhile is the guard off."""
         if self.broken is not None:
             raise self.broken
+        self._trusted = True
         try:
             return self._own.execute(sql, parameters)
         except sqlite3.Error as error:
             raise self.translated(error) from None
+        finally:
+            self._trusted = False
 
     def users(self, statement: guard.Statement, parameters: tuple[Any, ...]) -> sqlite3.Cursor:
         """Run a statement of a learner's, under guard; begins the turn's transaction if it writes."""
@@ -152,9 +179,10 @@ class Database:
             raise self.broken
         if statement.writes and not self.in_transaction:
             self.begin()
-        self._trusted = False
+        # with a text of its own it is prepared anew, and not found in Python's cache of statements
+        text = f" /*{next(self._anew)}*/{statement.text}" if statement.stale else statement.text
         try:
-            return self.connection.execute(statement.text, parameters)
+            return self.connection.execute(text, parameters)
         except sqlite3.ProgrammingError as error:
             if "binding" in str(error):
                 raise errors.noted(errors.Error(errors.SQL_BINDINGS), str(error)) from None
@@ -162,7 +190,7 @@ class Database:
         except sqlite3.Error as error:
             raise self.translated(error) from None
         except OverflowError:
-            raise errors.RangeError(
+            raise TypeError(
                 "exec(): an integer parameter does not fit in 64 bits; store it as text or as bytes."
             ) from None
         except UnicodeEncodeError:
@@ -170,20 +198,20 @@ class Database:
                 "exec(): the text holds a lone surrogate (half of a character) and has no UTF-8 form; pass it as "
                 "bytes, or replace that part."
             ) from None
+        except BufferError:
+            raise TypeError("exec(): a memoryview with gaps cannot be a parameter; pass bytes(view) instead.") from None
         except ValueError as error:
             raise errors.Error(f"exec(): the SQL text cannot be read ({error}).") from None
-        finally:
-            self._trusted = True
 
     def translated(self, error: sqlite3.Error) -> errors.Error:
         """SQLite's error as the real runtime words it; breaks the database if it is critical."""
         code = getattr(error, "sqlite_errorcode", None)
         text = str(error)
-        if code is None:
-            return errors.Error(text)
+        if code is None:  # Python's own error
+            return errors.Error(errors.SQL_TOO_LONG if "query string is too large" in text else text)
         primary = code & 0xFF
         name = _PRIMARY.get(primary, "SQLITE_ERROR")
-        extended = getattr(error, "sqlite_errorname", name)
+        extended = _EXTENDED.get(code) or getattr(error, "sqlite_errorname", name)
         told = f"{text}: {name}" + (f" (extended: {extended})" if extended != name else "")
         translated = errors.Error(told)
         if primary in _CRITICAL:
@@ -222,12 +250,16 @@ class Database:
     def write_commit(self) -> None:
         """The part of :meth:`commit` that waits for the disk."""
         try:
-            self._own.execute("COMMIT")
-        except sqlite3.Error as error:
-            translated = self.translated(error)
+            if self._small and self.changed and self.own("PRAGMA page_count").fetchone()[0] > self._most_pages:
+                raise self.translated(_full())
+            self.own("COMMIT")
+        except errors.Error as error:
+            broken = self.broken
             self.rollback()
-            message = errors.CONSTRAINTS_VIOLATED.format(translated.message)
-            raise errors.Error(message) from None
+            self.broken = broken  # until the instance has ended
+            if broken is not None:
+                raise
+            raise errors.Error(errors.CONSTRAINTS_VIOLATED.format(error.message)) from None
 
     def committed(self) -> None:
         """The rest of :meth:`commit`: the transaction is on the disk."""
@@ -236,11 +268,12 @@ class Database:
             self.record("storage.commit", {})
 
     def rollback(self) -> None:
-        """Undo the turn's transaction, if there is one."""
+        """Undo the turn's transaction, if there is one; what a critical error has broken works again."""
+        self.broken = None
         if not self.in_transaction:
             return
         if self.connection.in_transaction:  # SQLite ends it by itself after a critical error
-            self._own.execute("ROLLBACK")
+            self.own("ROLLBACK")
         self.in_transaction = False
         self.explicit = 0
         self._savepoints = 0
@@ -276,10 +309,18 @@ class Database:
         self._cursors.add(cursor)
 
     def close_cursors(self) -> None:
-        """Close what an instance has left half read; an open cursor would keep its tables from being dropped."""
+        """Close what an instance has left half read, and take back what it has switched.
+
+        An open cursor would keep its tables from being dropped; on the real platform switches
+        (``PRAGMA case_sensitive_like = ON``) go with the connection, and that with the instance.
+        """
         for cursor in list(self._cursors):
             cursor.close()
         self._cursors.clear()
+        if self._switched:
+            for pragma in _TAKEN_BACK:
+                self.own(pragma)
+            self._switched.clear()
 
     # -- the whole ----------------------------------------------------------------------------------
 
@@ -310,7 +351,7 @@ class Database:
     @property
     def may_park(self) -> bool:
         """Whether nothing would be lost if its file were closed now."""
-        return not (self.in_transaction or self._cursors)
+        return not (self.in_transaction or self._cursors or self._switched)
 
     def park(self) -> None:
         """Close the file for now."""

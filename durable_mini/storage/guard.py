@@ -1,7 +1,8 @@
 """What a learner's SQL may do: statements told apart, and the authorizer.
 
 The first keyword is looked at before SQLite sees the text; what SQLite itself would do
-(tables it reads, functions it calls) is judged by its authorizer. A user's text is run with
+(tables it reads, functions it calls) is judged by its authorizer, by the lists of the real
+runtime (source: util/sqlite.c++; recordings s18, s19, s47). A user's text is run with
 a leading space, which the runtime's own never has: Python's statement cache would otherwise
 let a text pass unjudged that equals a trusted one.
 """
@@ -21,25 +22,54 @@ _NOTHING: Final = r"(?:\s|;|(?>--[^\n]*)|(?>/\*.*?(?:\*/|\Z)))*+"
 _SKIP: Final = re.compile(_NOTHING, re.DOTALL)
 _BLANK: Final = re.compile(_NOTHING + r"\Z", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z_]+")
-_WRITES_WITHIN: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
+_QUOTED: Final = (
+    r"'(?:[^']|'')*+(?:'|\Z)|\"(?:[^\"]|\"\")*+(?:\"|\Z)|`(?:[^`]|``)*+(?:`|\Z)|\[[^\]]*+(?:\]|\Z)"
+    r"|--[^\n]*+|/\*.*?(?:\*/|\Z)"
+)
+_LITERAL: Final = re.compile(_QUOTED, re.DOTALL)
+_SEMICOLON: Final = re.compile(_QUOTED + r"|(;)", re.DOTALL)
+_WRITES_WITHIN: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE|REPLACE\s+INTO)\b", re.IGNORECASE)
+_UNTIL_COMMIT: Final = re.compile(r"\b(?:defer_foreign_keys|optimize)\b", re.IGNORECASE)
 
 TRANSACTION_WORDS: Final = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
-REFUSED_WORDS: Final = frozenset({"ATTACH", "DETACH", "VACUUM"})
+REFUSED_WORDS: Final = dict.fromkeys(("ATTACH", "DETACH"), errors.SQL_NOT_AUTHORIZED) | {"VACUUM": errors.SQL_VACUUM}
 READING_WORDS: Final = frozenset({"SELECT", "VALUES", "EXPLAIN", "PRAGMA"})
 
-ALLOWED_PRAGMAS: Final = frozenset(
-    {
-        "data_version", "defer_foreign_keys", "foreign_key_check", "foreign_key_list", "foreign_keys", "function_list",
-        "index_info", "index_list", "index_xinfo", "optimize", "page_size", "quick_check", "table_info", "table_list",
-        "table_xinfo",
-    }
+SWITCHES: Final = (
+    "case_sensitive_like", "defer_foreign_keys", "ignore_check_constraints", "legacy_alter_table",
+    "recursive_triggers", "reverse_unordered_selects", "foreign_keys",
 )  # fmt: skip
-"""Pragmas that read, or that concern one statement (recordings s18, s19, s47)."""
+"""Pragmas that are read, or set to a boolean for as long as the instance lives."""
 
-READ_ONLY_PRAGMAS: Final = frozenset({"foreign_keys", "page_size", "data_version"})
-REFUSED_FUNCTIONS: Final = frozenset(
-    {"load_extension", "sqlite_version", "sqlite_source_id", "sqlite_compileoption_get"}
+BARE_PRAGMAS: Final = frozenset("data_version page_size table_list foreign_key_check quick_check optimize".split())  # noqa: SIM905 - words
+NAMING_PRAGMAS: Final = frozenset(
+    """table_list foreign_key_check quick_check optimize foreign_key_list index_info index_list index_xinfo table_info
+    table_xinfo""".split()  # noqa: SIM905 - words
 )
+"""Pragmas that are asked without a value, and with the name of what they are asked about (or a number)."""
+
+_BOOLEAN: Final = re.compile(r"([\"']?)(?:true|false|yes|no|on|off|1|0)\1", re.IGNORECASE)
+
+ALLOWED_FUNCTIONS: Final = frozenset(
+    """
+    abs changes char coalesce concat concat_ws format glob hex ifnull iif instr last_insert_rowid length like
+    likelihood likely load_extension lower ltrim max min nullif octet_length printf quote random randomblob replace
+    round rtrim sign soundex substr substring total_changes trim typeof unhex unicode unlikely upper zeroblob date
+    time datetime julianday unixepoch strftime timediff current_date current_time current_timestamp avg count
+    group_concat string_agg sum total row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value
+    last_value nth_value acos acosh asin asinh atan atan2 atanh ceil cos cosh degrees exp floor ln log log2 mod pi pow
+    radians sin sinh sqrt tan tanh trunc json jsonb json_array jsonb_array json_array_length json_extract
+    jsonb_extract -> ->> json_insert jsonb_insert json_object jsonb_object json_patch jsonb_patch json_remove
+    jsonb_remove json_replace jsonb_replace json_set jsonb_set json_type json_valid json_quote json_group_array
+    jsonb_group_array json_group_object jsonb_group_object match highlight bm25 snippet rtreecheck
+    sqlite_rename_column sqlite_rename_table sqlite_rename_test sqlite_drop_column sqlite_rename_quotefix
+    """.split()  # noqa: SIM905 - words
+)
+"""What the real runtime allows (source: util/sqlite.c++; recordings s18 and s47): not what tells of the machine."""
+
+ALLOWED_MODULES: Final = frozenset({"fts5", "fts5vocab", "rtree", "rtree_i32"})
+"""Modules of virtual tables (source: util/sqlite.c++; recording s47)."""
+
 RESERVED_PREFIX: Final = "_cf_"
 
 
@@ -48,6 +78,8 @@ class Statement(NamedTuple):
 
     text: str
     writes: bool
+    stale: bool = False
+    """Whether SQLite would not notice that tables have changed since it was prepared (EXPLAIN, PRAGMA)."""
 
 
 @lru_cache(maxsize=2048)
@@ -60,13 +92,16 @@ def statements(sql: str) -> tuple[Statement, ...]:
         keyword = word.group().upper() if word else ""
         if keyword in TRANSACTION_WORDS:
             raise errors.Error(errors.SQL_TRANSACTION)
+        if keyword in REFUSED_WORDS:
+            raise errors.Error(REFUSED_WORDS[keyword])
         # SQLite's authorizer is not told what a table is renamed to
-        if keyword in REFUSED_WORDS or (keyword == "ALTER" and RESERVED_PREFIX in text.lower()):
+        if keyword == "ALTER" and RESERVED_PREFIX in text.lower():
             raise errors.Error(errors.SQL_NOT_AUTHORIZED)
         writes = keyword not in READING_WORDS
-        if keyword == "WITH":
-            writes = _WRITES_WITHIN.search(text) is not None
-        found.append(Statement(" " + text, writes))
+        if keyword in ("WITH", "PRAGMA"):
+            within = _WRITES_WITHIN if keyword == "WITH" else _UNTIL_COMMIT
+            writes = within.search(_LITERAL.sub(" ", text)) is not None
+        found.append(Statement(" " + text, writes, keyword in ("EXPLAIN", "PRAGMA")))
     if not found:
         raise errors.Error(errors.SQL_EMPTY)
     return tuple(found)
@@ -76,14 +111,12 @@ def _split(sql: str) -> list[str]:
     """``sql`` cut after each complete statement, without the empty ones."""
     parts = []
     begin = 0
-    end = sql.find(";")
-    while end != -1:
-        candidate = sql[begin : end + 1]
-        if sqlite3.complete_statement(candidate):
+    for found in _SEMICOLON.finditer(sql):
+        candidate = sql[begin : found.end()]
+        if found[1] and sqlite3.complete_statement(candidate):
             if not _BLANK.match(candidate):
                 parts.append(candidate)
-            begin = end + 1
-        end = sql.find(";", end + 1)
+            begin = found.end()
     rest = sql[begin:]
     if not _BLANK.match(rest):
         parts.append(rest)
@@ -93,47 +126,49 @@ def _split(sql: str) -> list[str]:
 Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
 
 
-def authorizer(trusted: Callable[[], bool]) -> Authorizer:
-    """An authorizer that lets everything pass while ``trusted()`` holds."""
+def authorizer(trusted: Callable[[], bool], switched: Callable[[str], None]) -> Authorizer:
+    """An authorizer that lets everything pass while ``trusted()`` holds; ``switched()`` hears what is switched."""
 
-    def judge(action: int, first: str | None, second: str | None, _database: str | None, _trigger: str | None) -> int:
-        if trusted():
-            return sqlite3.SQLITE_OK
-        if action in _NEVER:
-            return sqlite3.SQLITE_DENY
-        if action == sqlite3.SQLITE_PRAGMA:
-            name = (first or "").lower()
-            allowed = name in ALLOWED_PRAGMAS and not (second is not None and name in READ_ONLY_PRAGMAS)
-            return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+    def allowed(action: int, first: str, second: str | None, database: str | None) -> bool:
         if action == sqlite3.SQLITE_FUNCTION:
-            return sqlite3.SQLITE_DENY if (second or "").lower() in REFUSED_FUNCTIONS else sqlite3.SQLITE_OK
-        if action in _NAMES_A_TABLE and (first or "").lower().startswith(RESERVED_PREFIX):
-            return sqlite3.SQLITE_DENY
-        if action in _NAMES_A_TABLE_SECOND and (second or "").lower().startswith(RESERVED_PREFIX):
-            return sqlite3.SQLITE_DENY
-        return sqlite3.SQLITE_OK
+            return second in ALLOWED_FUNCTIONS
+        if action == sqlite3.SQLITE_PRAGMA:
+            return pragma(first, second)
+        if action == sqlite3.SQLITE_ALTER_TABLE:  # the database stands where others have their table
+            return free(second)
+        if database not in (None, "main"):
+            return action in _LOOKS_AT_ROWS and free(first)
+        if action in _MODULES:
+            return (second or "").lower() in ALLOWED_MODULES and free(first)
+        return action in _ALWAYS or (action in _NAMES and free(first) and (action not in _TWO_NAMES or free(second)))
+
+    def pragma(name: str, value: str | None) -> bool:
+        if name in SWITCHES:
+            if value is not None:
+                switched(name)
+            return value is None or _BOOLEAN.fullmatch(value) is not None
+        return name in BARE_PRAGMAS if value is None else name in NAMING_PRAGMAS and free(value)
+
+    def judge(action: int, first: str | None, second: str | None, database: str | None, _trigger: str | None) -> int:
+        return sqlite3.SQLITE_OK if trusted() or allowed(action, first or "", second, database) else sqlite3.SQLITE_DENY
 
     return judge
 
 
-_NEVER: Final = frozenset(
-    {
-        sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH,
-        sqlite3.SQLITE_CREATE_TEMP_INDEX, sqlite3.SQLITE_CREATE_TEMP_TABLE, sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
-        sqlite3.SQLITE_CREATE_TEMP_VIEW, sqlite3.SQLITE_DROP_TEMP_INDEX, sqlite3.SQLITE_DROP_TEMP_TABLE,
-        sqlite3.SQLITE_DROP_TEMP_TRIGGER, sqlite3.SQLITE_DROP_TEMP_VIEW,
-    }
-)  # fmt: skip
-_NAMES_A_TABLE: Final = frozenset(
-    {
-        sqlite3.SQLITE_READ, sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE,
-        sqlite3.SQLITE_CREATE_TABLE, sqlite3.SQLITE_DROP_TABLE, sqlite3.SQLITE_CREATE_VIEW, sqlite3.SQLITE_DROP_VIEW,
-        sqlite3.SQLITE_CREATE_VTABLE, sqlite3.SQLITE_DROP_VTABLE, sqlite3.SQLITE_ANALYZE,
-    }
-)  # fmt: skip
-_NAMES_A_TABLE_SECOND: Final = frozenset(
-    {
-        sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_CREATE_INDEX, sqlite3.SQLITE_DROP_INDEX,
-        sqlite3.SQLITE_CREATE_TRIGGER, sqlite3.SQLITE_DROP_TRIGGER,
-    }
-)  # fmt: skip
+def free(name: str | None) -> bool:
+    """Whether a learner may use this name: those of the runtime, and the raw pages, are none of theirs."""
+    lower = (name or "").lower()
+    return not lower.startswith(RESERVED_PREFIX) and lower != "sqlite_dbpage"
+
+
+_LOOKS_AT_ROWS: Final = frozenset({sqlite3.SQLITE_READ, sqlite3.SQLITE_UPDATE})
+_ALWAYS: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_ANALYZE})
+_MODULES: Final = frozenset({sqlite3.SQLITE_CREATE_VTABLE, sqlite3.SQLITE_DROP_VTABLE})
+_TWO_NAMES: Final = frozenset({
+    sqlite3.SQLITE_CREATE_INDEX, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_CREATE_TRIGGER, sqlite3.SQLITE_DROP_TRIGGER,
+})  # fmt: skip
+_NAMES: Final = _LOOKS_AT_ROWS | _TWO_NAMES | {
+    sqlite3.SQLITE_INSERT, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_CREATE_TABLE, sqlite3.SQLITE_DROP_TABLE,
+    sqlite3.SQLITE_CREATE_VIEW, sqlite3.SQLITE_DROP_VIEW, sqlite3.SQLITE_REINDEX,
+}  # fmt: skip
+"""Actions that are allowed on a learner's own names; what is in none of these sets is refused."""

@@ -12,6 +12,7 @@ from durable_mini.storage import guard
 if TYPE_CHECKING:
     from durable_mini.storage.database import Database
 
+_IS_ROW_ITSELF: Final = 1  # SQLite's OPFLAG_NCHANGE
 _BINDABLE: Final = frozenset({type(None), int, float, str, bytes, bytearray, memoryview})
 
 
@@ -36,7 +37,7 @@ class SqlCursor:
         check: Callable[[], None],
         cursor: sqlite3.Cursor,
         rows: list[Any] | None,
-        written: int,
+        written: tuple[guard.Statement, tuple[Any, ...], int] | None,
     ) -> None:
         self._database = database
         self._check = check
@@ -44,7 +45,8 @@ class SqlCursor:
         self._rows: Iterator[Any] = cursor if rows is None else iter(rows)
         self.columnNames: list[str] = [column[0] for column in cursor.description or ()]  # Cloudflare's spelling
         self.rowsRead = 0
-        self.rowsWritten = written
+        self._rows_changed = cursor.rowcount
+        self._written = written
 
     def __iter__(self) -> SqlCursor:
         return self
@@ -64,6 +66,22 @@ class SqlCursor:
             raise self._database.translated(error) from None
         self.rowsRead += 1
         return row
+
+    @property
+    def rowsWritten(self) -> int:
+        """Rows changed, those of triggers too, and one entry of each index for a row (recording s46)."""
+        if self._written is None:
+            return 0
+        statement, bindings, changed = self._written
+        try:
+            explained = guard.Statement(f" EXPLAIN{statement.text}", writes=False, stale=True)
+            program = self._database.users(explained, bindings).fetchall()
+        except (errors.Error, sqlite3.Error):  # what it wrote to is gone by now
+            return changed
+        main = [step for place, step in enumerate(program) if step[0] == place]  # triggers have addresses of their own
+        scratch = {step[2] for step in main if step[1] == "OpenEphemeral"}
+        indexes = {step[2] for step in main if step[1] == "IdxInsert" and not step[6] & _IS_ROW_ITSELF} - scratch
+        return changed + max(0, self._rows_changed) * len(indexes)
 
     def toArray(self) -> list[Row]:
         """The rows that are left, as a list."""
@@ -93,6 +111,7 @@ class Sql:
     def __init__(self, database: Database, check: Callable[[], None]) -> None:
         self._database = database
         self._check = check
+        self._longest = database.limits.sql_bytes
 
     def exec(self, query: str, *bindings: Any) -> SqlCursor:
         """Run the statements of ``query``; ``bindings`` go to the ``?`` of the last one.
@@ -103,6 +122,8 @@ class Sql:
         self._check()
         if not isinstance(query, str):
             raise TypeError(f"exec() takes SQL as a str, not {type(query).__name__}.")
+        if len(query) > self._longest:
+            raise errors.Error(errors.SQL_TOO_LONG)
         for index, value in enumerate(bindings):
             if value.__class__ not in _BINDABLE:
                 raise TypeError(
@@ -122,8 +143,10 @@ class Sql:
         if not statement.writes:
             if database.record is not None:
                 database.record("storage.read", {"op": "sql", "sql": statement.text.strip()})
+            if statement.stale:  # half read, it would go on in tables that may be gone by then
+                return SqlCursor(database, self._check, cursor, cursor.fetchall(), None)
             database.keep_track_of(cursor)
-            return SqlCursor(database, self._check, cursor, None, 0)
+            return SqlCursor(database, self._check, cursor, None, None)
         try:
             rows = cursor.fetchall()  # RETURNING: a half-read write would keep COMMIT from working
         except sqlite3.Error as error:
@@ -132,7 +155,7 @@ class Sql:
         database.mark()
         if database.record is not None:
             database.record("storage.write", {"op": "sql", "sql": statement.text.strip(), "rows": written})
-        return SqlCursor(database, self._check, cursor, rows, written)
+        return SqlCursor(database, self._check, cursor, rows, (statement, bindings, written))
 
     @property
     def databaseSize(self) -> int:

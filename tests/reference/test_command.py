@@ -137,6 +137,8 @@ BAD: list[tuple[str, str | None, str]] = [
     ("an unknown part", with_rules(exact=["finals"]), "compare names 'finals' in 'exact'; it may name event_order, "),
     ("a part that is no name", with_rules(exact=["final", 5]), "'exact' of compare should hold strings only."),
     ("no part", with_rules(exact=[]), "an empty 'exact' and no 'invariant', so nothing would be compared."),
+    ("a limit nobody has", with_rules(limits={"luck": 1}), "of compare cannot be used: World(limits=...) has no"),
+    ("a limit that is none", with_rules(limits={"database_bytes": "1"}), "(database_bytes='1'): expected a whole"),
     ("keys that are no names", with_rules(ignore_keys=[{}]), "'ignore_keys' of compare should hold strings only."),
     ("a reply to nobody", json.dumps(document(replies=[A])), "a reply with the tag 'a', and no step has it."),
     ("two replies", json.dumps(document(steps=[STEP], replies=[A, A])), "2 replies have the tag 'a', and a call is"),

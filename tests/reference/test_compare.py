@@ -142,6 +142,30 @@ def test_an_object_without_what_is_named_is_not_equal_but_not_compared() -> None
     }
 
 
+FILLS = [["sql", "CREATE TABLE t (x)"], ["sql", "INSERT INTO t VALUES (zeroblob(600000))"]]
+FULL = {"error": {"name": "Error", "message": "database or disk is full: SQLITE_FULL", "durableObjectReset": True}}
+
+
+@pytest.mark.parametrize(
+    ("title", "limits", "is_full"),
+    [
+        ("disk full (1 MiB)", {}, True),  # half of it is the log's
+        ("disk full (2 MiB)", {}, False),
+        ("two disks of (1 KiB)", {}, False),
+        ("any", {"database_bytes": 300_000}, True),
+        ("disk full (1 MiB)", {"database_bytes": 700_000}, False),
+    ],
+)
+def test_a_recordings_world_has_the_limits_that_it_names(title: str, limits: dict[str, int], is_full: bool) -> None:
+    one = recording(
+        title=title,
+        steps=[[0, "rpc", "X", FILLS, "fills"]],
+        replies=[["fills", FULL if is_full else {"ok": [[], []]}, {"sent": 0, "done": 5}]],
+        compare={"exact": ["replies"], "time_tolerance_ms": 80, "limits": limits},
+    )
+    assert reports(one)["X"].verdict == "equal"
+
+
 def test_ignored_keys_are_not_compared() -> None:
     played = recording(
         steps=[request(0, "X", [["putN", "k", 3], ["getManyN", "k", 3]], "a")],

@@ -26,6 +26,8 @@ AGREE: list[tuple[str, Any, Any]] = [
     ("undefined is None", {"$undef": True}, None),
     ("numbers compare by number", 1, 1.0),
     ("a BigInt is an int", {"$bigint": "9007199254740993"}, 9007199254740993),
+    ("an int is what JavaScript rounds it to", 9007199254740992, 9007199254740993),
+    ("so is the largest of SQL", 9223372036854776000, 2**63 - 1),
     ("a date is a datetime", {"$date": NOON_MS}, encode(NOON)),
     ("NaN agrees with NaN", {"$num": "NaN"}, encode(math.nan)),
     ("minus zero is zero", {"$num": "-0"}, 0),
@@ -48,6 +50,10 @@ DIFFER: list[tuple[str, Any, Any]] = [
     ("nor a time", {"$t": 100}, None),
     ("true is not 1", True, 1),
     ("text is not a number", "1", 1),
+    ("small integers are exact", 9007199254740991, 9007199254740990),
+    ("large ones differ beyond the rounding", 9007199254740992, 9007199254740996),
+    ("an int is not rounded when it is theirs", 9007199254740993, 9007199254740992),
+    ("what is no BigInt", {"$bigint": "not 7"}, 7),
     ("times beyond the tolerance", {"$t": 100}, {"$t": 181}),
     ("spans beyond the tolerance", {"late_ms": 100}, {"late_ms": 19}),
     ("other numbers are exact", {"ms": 100}, {"ms": 101}),
@@ -75,6 +81,12 @@ def test_values_that_differ(recorded: Any, ours: Any) -> None:
 def test_a_mismatch_says_where_it_is() -> None:
     found = list(mismatches({"ok": [1, {"a": [2]}]}, {"ok": [1, {"a": [3]}]}, 80, "replies.r"))
     assert [(m.path, m.recorded, m.ours) for m in found] == [("replies.r.ok[1].a[0]", 2, 3)]
+
+
+def test_an_error_in_place_of_a_result_is_one_mismatch() -> None:
+    [found] = mismatches([{"ok": [1]}], [{"err": {"name": "Error"}}], 80, "replies.r")
+    assert found == ("replies.r[0]", {"ok": [1]}, {"err": {"name": "Error"}})
+    assert len(list(mismatches({"a": 1, "ok": 1}, {"a": 2, "err": 1}, 80))) == 3
 
 
 def test_without_a_tolerance_times_are_compared_only_as_null_or_not_null() -> None:

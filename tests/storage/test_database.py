@@ -15,11 +15,11 @@ from durable_mini.storage import Database, guard
 class Bench:
     """A database with its surroundings."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
         self.recorded: list[tuple[str, dict[str, Any]]] = []
         self.interrupted = False
         self.database = Database(
-            Limits(),
+            limits or Limits(),
             now_ms=lambda: WORLD_START_MS,
             unit=lambda: 0.5,
             interrupted=lambda: self.interrupted,
@@ -147,9 +147,7 @@ def test_after_a_critical_error_every_call_raises_it_and_nothing_reaches_sqlite(
             call()
         assert again.value is raised.value
     assert bench.database.connection.total_changes == changes
-    # what the instance's end does: roll back, and go on
-    bench.database.rollback()
-    bench.database.broken = None
+    bench.database.rollback()  # as the end of the instance does
     assert bench.run("SELECT x FROM t") == []
     bench.run("INSERT INTO t VALUES (3)")
     bench.database.commit()
@@ -162,12 +160,66 @@ def test_reads_and_deletes_go_on_in_a_full_database(bench: Bench) -> None:
     with pytest.raises(Error, match="SQLITE_FULL"):
         full(bench)
     bench.database.rollback()
-    bench.database.broken = None
     assert bench.run("SELECT length(x) FROM t") == [(20_000,)]
     bench.run("DELETE FROM t")
     bench.run("INSERT INTO t VALUES (1)")
     bench.database.commit()
     assert bench.run("SELECT x FROM t") == [(1,)]
+
+
+@pytest.fixture
+def small() -> Iterator[Bench]:
+    """A database that may have 20 pages, with a table and a row of ten pages."""
+    made = Bench(Limits(database_bytes=20 * 4_096))
+    made.run("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(40000))")
+    made.database.commit()
+    made.recorded.clear()
+    yield made
+    made.database.close()
+
+
+@pytest.mark.parametrize("byte_count", [50_000, 1_900_000])
+def test_what_does_not_fit_is_found_at_the_commit(small: Bench, byte_count: int) -> None:
+    """Recording s19full: the statement passes, the commit fails, and the turn is undone."""
+    small.run(f"INSERT INTO t VALUES (zeroblob({byte_count}))")
+    with pytest.raises(Error, match=r"^database or disk is full: SQLITE_FULL$") as raised:
+        small.database.commit()
+    assert raised.value.durableObjectReset is True
+    assert small.database.broken is raised.value
+    assert not small.database.connection.in_transaction
+    assert small.kinds == ["storage.write", "storage.full", "storage.rolled_back"]
+    small.database.broken = None
+    assert small.run("SELECT count(*) FROM t") == [(1,)]
+
+
+def test_what_does_not_fit_by_far_is_found_by_the_statement(small: Bench) -> None:
+    with pytest.raises(Error, match=r"^database or disk is full: SQLITE_FULL$"):
+        small.run("INSERT INTO t VALUES (zeroblob(4000000))")
+    assert small.database.broken is not None
+
+
+def test_a_database_up_to_its_size_is_written_and_a_full_one_can_be_emptied_and_filled_again(small: Bench) -> None:
+    def fill() -> None:
+        small.run("INSERT INTO t VALUES (zeroblob(30000))")
+        small.database.commit()
+
+    fill()
+    with pytest.raises(Error, match="SQLITE_FULL"):
+        fill()
+    small.database.broken = None
+    small.run("UPDATE t SET x = NULL WHERE length(x) = 40000")
+    small.database.commit()
+    fill()
+    small.run("DELETE FROM t")
+    small.database.commit()
+    assert small.database.size == 2 * 4_096
+
+
+def test_a_new_database_after_a_wipe_has_the_same_size(small: Bench) -> None:
+    small.database.wipe()
+    small.run("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(100000))")
+    with pytest.raises(Error, match="SQLITE_FULL"):
+        small.database.commit()
 
 
 def test_an_ordinary_error_breaks_nothing(bench: Bench) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,7 +30,18 @@ NOW = {
     "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')": "2026-01-01T00:00:01.500Z",
     "strftime('%s')": "1767225601",
     "unixepoch('now')": WORLD_START_MS // 1_000 + 1,
-    "unixepoch(' now ')": WORLD_START_MS // 1_000 + 1,
+    "unixepoch(' now ')": None,  # as SQLite reads it: only the bare word
+    "datetime(CAST('now' AS BLOB))": "2026-01-01 00:00:01",
+    "datetime('now' || char(0) || 'adays')": "2026-01-01 00:00:01",
+    "strftime('%s', CAST('NOW' AS BLOB))": "1767225601",
+    "unixepoch('subsec')": (WORLD_START_MS + 1_500) / 1_000,
+    "unixepoch('now', 'subsec')": (WORLD_START_MS + 1_500) / 1_000,
+    "unixepoch('now', '+1 second', 'SUBSECOND')": (WORLD_START_MS + 2_500) / 1_000,
+    "datetime('now', 'subsec')": "2026-01-01 00:00:01.500",
+    "time('subsec')": "00:00:01.500",
+    "date('subsec')": "2026-01-01",
+    "strftime('%H:%M', 'now', 'subsec')": "00:00",
+    "datetime('now', '+1 day', 'start of month')": "2026-01-01 00:00:00",
     "julianday('now') - julianday('2026-01-01')": pytest.approx(1.5 / 86_400, abs=1e-8),
     "CURRENT_TIMESTAMP": "2026-01-01 00:00:01",
     "CURRENT_DATE": "2026-01-01",
@@ -131,10 +147,107 @@ def test_order_by_random_is_repeatable() -> None:
     assert order() != list(range(1, 10))
 
 
-def test_a_function_given_nonsense_fails_with_an_error_of_sql(inside: Inside) -> None:
-    with pytest.raises(Error):
-        value(inside, "randomblob('many')")
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("length(randomblob('many'))", 1), ("length(randomblob('12 of them'))", 12), ("length(randomblob(2.9))", 2),
+        ("length(randomblob(NULL))", 1), ("typeof(randomblob(5))", "blob"),
+    ],
+)  # fmt: skip
+def test_randomblob_reads_its_length_as_sqlite_does(inside: Inside, sql: str, expected: Any) -> None:
+    assert value(inside, sql) == expected
+
+
+@pytest.mark.parametrize("length", [4_194_305, 10**9, 2**62])
+def test_a_blob_that_is_too_long_is_refused_at_once_with_the_sentence_of_sql(inside: Inside, length: int) -> None:
+    with pytest.raises(Error, match=r"^string or blob too big: SQLITE_TOOBIG"):
+        value(inside, f"randomblob({length})")
     assert value(inside, "1") == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("unhex('00ff')", b"\x00\xff"), ("unhex('')", b""), ("unhex('0')", None), ("unhex('0g')", None),
+        ("unhex(NULL)", None), ("unhex('00-FF', '-')", b"\x00\xff"), ("unhex('0-0', '-')", None),
+        ("unhex('00 ff', NULL)", None), ("unhex('[00]^ff', ']^[')", b"\x00\xff"), ("unhex(1234)", b"\x12\x34"),
+    ],
+)  # fmt: skip
+def test_unhex_is_there_on_every_sqlite(inside: Inside, sql: str, expected: bytes | None) -> None:
+    assert value(inside, sql) == expected
+
+
+ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "EST+5"]
+
+
+@pytest.fixture
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Another time zone of the machine, for the time of a test."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", request.param)
+        time.tzset()
+        yield request.param
+    time.tzset()
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="this system's time zone cannot be set for a process")
+@pytest.mark.usefixtures("zone")
+@pytest.mark.parametrize("zone", ZONES, indirect=True)
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("datetime('now', 'localtime')", "2026-01-01 00:00:01"),
+        ("datetime('now', 'utc')", "2026-01-01 00:00:01"),
+        ("datetime('2026-07-01 12:00', 'LOCALTIME', '+1 hour')", "2026-07-01 13:00:00"),
+        ("datetime('2026-07-01 12:00', CAST('localtime' AS BLOB))", "2026-07-01 12:00:00"),
+        ("datetime('2026-07-01 12:00', 'utc' || char(0))", "2026-07-01 12:00:00"),
+        ("datetime('2026-07-01 12:00+02:00', 'localtime')", "2026-07-01 10:00:00"),
+        ("datetime(1767225600.5, 'unixepoch', 'localtime', 'subsec')", "2026-01-01 00:00:00.500"),
+        ("strftime('%H', 'now', 'localtime')", "00"),
+        ("date('2026-01-01', 'local time')", None),
+    ],
+)
+def test_the_time_zone_is_utc_wherever_the_machine_is(inside: Inside, sql: str, expected: Any) -> None:
+    """As on the platform, whose machines run on UTC."""
+    inside.world.run_sync(inside.world.run_for(1_500))
+    assert value(inside, sql) == expected
+
+
+def test_generated_columns_partial_indexes_and_views_use_the_functions_too(inside: Inside) -> None:
+    def body(o: Any) -> list[Any]:
+        sql = o.ctx.storage.sql
+        sql.exec(
+            "CREATE TABLE t (ms INTEGER, day TEXT AS (date(ms / 1000, 'unixepoch')) STORED,"
+            " key BLOB DEFAULT (randomblob(4)));"
+            "CREATE INDEX i ON t (day) WHERE unixepoch(day) > 0;"
+            "CREATE VIEW v AS SELECT day, date('now') AS today FROM t"
+        )
+        sql.exec("INSERT INTO t (ms) VALUES (?)", WORLD_START_MS)
+        return [dict(sql.exec("SELECT * FROM v").one()), sql.exec("SELECT length(key) AS n FROM t").one().n]
+
+    assert inside(body) == [{"day": "2026-01-01", "today": "2026-01-01"}, 4]
+
+
+def test_sqlites_own_functions_need_one_connection_a_thread_closed_with_it() -> None:
+    kept: list[weakref.ref[Any]] = []
+
+    def ask(_: int) -> None:
+        for month in range(1, 13):
+            functions._plain.value("date(?, ?)", ("2026-01-01", f"+{month} months"))
+        assert functions._plain.connection is not None
+        kept.append(weakref.ref(functions._plain.connection))
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    threads.clear()
+    gc.collect()  # an open connection would warn here
+    assert [reference() for reference in kept] == [None, None]
+    ask(0)
+    mine = functions._plain.connection
+    ask(0)
+    assert functions._plain.connection is mine
 
 
 def test_every_function_that_reads_the_machines_clock_is_replaced() -> None:

@@ -76,6 +76,45 @@ def test_rowsWritten_counts_rows_changed(inside: Inside, query: str, written: in
     assert inside(lambda o: o.ctx.storage.sql.exec(query).rowsWritten) == written
 
 
+@pytest.mark.parametrize(
+    ("query", "written"),
+    [
+        ("INSERT INTO u VALUES ('x', 1)", 3),  # the row, its key, the index
+        ("INSERT INTO u VALUES ('x', 1), ('y', 2) RETURNING a", 6),
+        ("INSERT INTO u SELECT 'x', 1 UNION SELECT 'y', 2", 6),
+        ("UPDATE u SET b = 5", 2),  # the key's entry stays
+        ("UPDATE u SET a = 'z', b = 5", 3),
+        ("DELETE FROM u WHERE a = 'old'", 1),
+        ("REPLACE INTO u VALUES ('old', 1)", 3),
+        ("INSERT INTO w VALUES ('x', 1)", 1),
+        ("INSERT INTO logged VALUES (1)", 2),  # and the trigger's row
+    ],
+)
+def test_rowsWritten_counts_the_entries_of_indexes_too(inside: Inside, query: str, written: int) -> None:
+    """Recording s46; what an index adds is billed as well."""
+    inside(
+        exec_all(
+            "CREATE TABLE u (a TEXT PRIMARY KEY, b); CREATE INDEX i ON u (b); INSERT INTO u VALUES ('old', 0);"
+            "CREATE TABLE w (a PRIMARY KEY, b) WITHOUT ROWID; "
+            "CREATE TABLE logged (n); CREATE TABLE log (n PRIMARY KEY);"
+            "CREATE TRIGGER tr AFTER INSERT ON logged BEGIN INSERT INTO log VALUES (1); END"
+        )
+    )
+    assert inside(lambda o: o.ctx.storage.sql.exec(query).rowsWritten) == written
+
+
+def test_rowsWritten_can_be_asked_late_and_often_and_writes_nothing(inside: Inside) -> None:
+    def write(o: Any) -> None:
+        o.cursor = o.ctx.storage.sql.exec("INSERT INTO t VALUES (4, 'w')")
+
+    inside(SETUP)
+    inside(exec_all("CREATE INDEX i ON t (b)"))
+    inside(write)
+    assert inside(lambda o: [o.cursor.rowsWritten, o.cursor.rowsWritten]) == [2, 2]
+    inside(exec_all("DROP TABLE t"))
+    assert inside(lambda o: o.cursor.rowsWritten) == 1  # the table cannot tell any more
+
+
 def test_RETURNING_runs_to_its_end_though_its_rows_are_half_read(inside: Inside) -> None:
     def body(o: Any) -> int:
         cursor = o.ctx.storage.sql.exec("INSERT INTO t VALUES (4, 'w'), (5, 'v'), (6, 'u') RETURNING a")
@@ -112,6 +151,60 @@ def test_a_table_is_not_dropped_under_a_half_read_cursor(inside: Inside) -> None
         inside(exec_all("DROP TABLE t"))
     assert inside(lambda o: [row.a for row in o.cursor]) == [2, 3]
     inside(exec_all("DROP TABLE t"))
+
+
+def test_a_half_read_cursor_survives_a_savepoint_that_is_rolled_back(inside: Inside) -> None:
+    def body(o: Any) -> list[Any]:
+        sql = o.ctx.storage.sql
+        cursor = sql.exec("SELECT a FROM t ORDER BY a")
+        seen = [next(cursor).a]
+
+        def fails() -> None:
+            sql.exec("INSERT INTO t VALUES (9, 'undone'); DELETE FROM t WHERE a = 2")
+            raise Error("undo")
+
+        with pytest.raises(Error, match="undo"):
+            o.ctx.storage.transactionSync(fails)
+        return [*seen, *[row.a for row in cursor]]
+
+    inside(SETUP)
+    assert inside(body) == [1, 2, 3]
+
+
+def test_one_text_may_be_read_by_several_cursors_at_once(inside: Inside) -> None:
+    def body(o: Any) -> list[Any]:
+        first, second = (o.ctx.storage.sql.exec("SELECT a FROM t WHERE a > ? ORDER BY a", n) for n in (0, 1))
+        return [next(first).a, next(second).a, next(first).a, next(second).a, first.toArray(), second.toArray()]
+
+    inside(SETUP)
+    assert inside(body) == [1, 2, 2, 3, [{"a": 3}], []]
+
+
+@pytest.mark.parametrize("what", ["EXPLAIN INSERT INTO t VALUES (1, 'x')", "EXPLAIN QUERY PLAN SELECT * FROM t"])
+def test_an_explanation_outlives_its_table(inside: Inside, what: str) -> None:
+    """SQLite itself reads freed memory when a prepared EXPLAIN is stepped after its table is gone."""
+
+    def begin(o: Any) -> int:
+        o.cursor = o.ctx.storage.sql.exec(what)
+        return len(o.ctx.storage.sql.exec(what).toArray())
+
+    inside(SETUP)
+    steps = inside(begin)
+    inside(exec_all("DROP TABLE t"))
+    assert inside(lambda o: len(o.cursor.toArray())) == steps > 0
+    with pytest.raises(Error, match=r"^no such table: t: SQLITE_ERROR"):
+        inside(lambda o: o.ctx.storage.sql.exec(what))
+
+
+def test_a_pragma_asked_again_knows_of_tables_made_meanwhile(inside: Inside) -> None:
+    def columns(o: Any) -> list[str]:
+        return [row.name for row in o.ctx.storage.sql.exec("PRAGMA table_info(t)")]
+
+    assert inside(columns) == []
+    inside(SETUP)
+    assert inside(columns) == ["a", "b"]
+    inside(exec_all("DROP TABLE t"))
+    assert inside(columns) == []
 
 
 @pytest.mark.parametrize("end", ["evict", "crash", "restart"])
@@ -178,12 +271,26 @@ def test_errors_read_as_the_real_runtime_writes_them(inside: Inside, query: str,
         (f"SELECT {', '.join('?' * 101)}", "too many SQL variables"),
         (f"CREATE TABLE wide ({', '.join(f'c{n}' for n in range(101))})", "too many columns on wide"),
         (f"SELECT 1 WHERE 'x' LIKE '{'a' * 51}'", "LIKE or GLOB pattern too complex"),
-        (f"SELECT '{'a' * 100_000}'", "too"),
+        (f"SELECT '{'a' * 100_000}'", "statement too long: SQLITE_TOOBIG"),
+        (f"SELECT '{'é' * 50_000}'", "statement too long: SQLITE_TOOBIG"),
+        (f"SELECT '{';' * 10_000_000}'", "statement too long: SQLITE_TOOBIG"),
+        (f"SELECT 1 WHERE 'x' GLOB '{'a' * 51}'", "LIKE or GLOB pattern too complex"),
         ("SELECT zeroblob(5000000)", "string or blob too big"),
         (" UNION ALL ".join(["SELECT 1"] * 6), "too many terms in compound SELECT"),
         ("SELECT " + "(" * 120 + "1" + ")" * 120, ""),
     ],
-    ids=["parameters", "columns", "LIKE pattern", "text", "blob", "compound", "parentheses"],
+    ids=[
+        "parameters",
+        "columns",
+        "LIKE pattern",
+        "text",
+        "text of more bytes than letters",
+        "text of semicolons",
+        "GLOB pattern",
+        "blob",
+        "compound",
+        "parentheses",
+    ],
 )
 def test_the_platforms_limits_on_sql_hold(inside: Inside, query: str, says: str) -> None:
     with pytest.raises(Error) as raised:
