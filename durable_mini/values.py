@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
 from types import ModuleType
@@ -53,7 +54,7 @@ class _Copy:
         if isinstance(value, dict):
             copy: dict[Any, Any] = {}
             self._seen[id(value)] = copy
-            for key, item in value.items():
+            for key, item in _items(value):
                 copy[self._key(key, path, depth)] = self.of(item, f"{path}[{shown(key)}]", depth + 1)
             return copy
         if isinstance(value, (list, tuple)):
@@ -61,7 +62,7 @@ class _Copy:
                 raise self._refused(value, path, "turn it into a dict with ._asdict() first")
             items: list[Any] = []
             self._seen[id(value)] = items
-            for index, item in enumerate(value):
+            for index, item in enumerate(list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)):
                 items.append(self.of(item, f"{path}[{index}]", depth + 1))
             return items
         if isinstance(value, (set, frozenset)):
@@ -108,6 +109,11 @@ class _Copy:
             name = f"{name} {value.__name__}"
         where = f" at {path}" if path else ""
         return DataCloneError(f"{self._what}{where}: a value of type {name} could not be cloned; {instead}.")
+
+
+def _items(value: dict[Any, Any]) -> Any:
+    """The items of a dict, past what its class may have redefined: they might never end."""
+    return OrderedDict.items(value) if isinstance(value, OrderedDict) else dict.items(value)
 
 
 _PLAIN: Final[dict[type, Callable[[Any], Any]]] = {

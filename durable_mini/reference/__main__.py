@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         with _without_warnings():
             if given.write_digests:
                 return _write_digests(given.paths)
-            return _compare_all([_with_objects(file) for path in given.paths for file in found(path)])
+            return _compare_all(list(_recordings(given.paths)))
     except NotARecording as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -62,6 +62,16 @@ def _without_warnings() -> Iterator[None]:
         logger.setLevel(before)
 
 
+def _recordings(paths: list[Path]) -> Iterator[Recording | NotARecording]:
+    """What the paths name; in place of what is none, why it is not."""
+    for path in paths:
+        for file in found(path):
+            try:
+                yield _with_objects(file)
+            except NotARecording as error:
+                yield error
+
+
 def _with_objects(file: Path) -> Recording:
     """The recording in ``file``, which must speak of an object at least."""
     recording = Recording.load(file)
@@ -77,7 +87,13 @@ def _write_digests(folders: list[Path]) -> int:
     return 0
 
 
-def _compare_all(recordings: list[Recording]) -> int:
+def _compare_all(given: list[Recording | NotARecording]) -> int:
+    recordings = [each for each in given if isinstance(each, Recording)]
+    unreadable = [each for each in given if isinstance(each, NotARecording)]
+    for each in unreadable:
+        sys.stderr.write(f"{each}\n")
+    if unreadable and not recordings:
+        return 2
     folders = {recording.folder.resolve() for recording in recordings}
     set_asides = {folder: SetAsides.beside(folder) for folder in folders}
     verdicts: Counter[str] = Counter()
@@ -96,6 +112,9 @@ def _compare_all(recordings: list[Recording]) -> int:
         f"Objects compared: {equal + differing}; equal: {equal}; differing: {differing}; not yet supported: {later}; "
         f"set-asides used: {used}; messages of JavaScript's engine in our words: {reworded}."
     )
+    if unreadable:
+        _say(f"Not recordings: {len(unreadable)} of {len(given)} files.")
+        return 2
     if equal + differing == 0:
         sys.stderr.write("Nothing was compared.\n")
         return 2

@@ -127,6 +127,9 @@ class Recording:
         steps = [_step(index, given) for index, given in enumerate(top.take("steps", list))]
         replies = [_reply(index, given) for index, given in enumerate(top.take("replies", list))]
         _check_tags(steps, [tag for tag, _ in replies])
+        until = top.take("until", int)
+        if until < 0:
+            raise NotARecording(f"until is {until}, and should be a number of ms after the start.")
         return cls(
             name=top.take("name", str),
             compat_date=top.take("compat_date", str),
@@ -134,7 +137,7 @@ class Recording:
             service=top.take("service", dict, {}),
             alarm=top.take("alarm", dict),
             steps=steps,
-            until=top.take("until", int),
+            until=until,
             events=[_event(index, given) for index, given in enumerate(top.take("events", list))],
             replies=dict(replies),
             final=top.take("final", dict),
@@ -288,7 +291,7 @@ def _step(index: int, given: Any) -> Step:
     if not isinstance(given, list) or len(given) < 2 or not _is_number(given[0]):
         raise NotARecording(f"step {index} should be [t_ms, kind, object, argument, tag].")
     t, kind, name, argument, tag = (*given, None, None, None)[:5]
-    if kind not in STEP_KINDS:
+    if not isinstance(kind, str) or kind not in STEP_KINDS:
         raise NotARecording(f"step {index} is of a kind that is not known: {kind!r}.")
     if kind in ("start", "config") and len(given) > 2 and isinstance(given[2], dict):
         name, argument = None, given[2]  # these name no object, and may leave its place out

@@ -214,7 +214,8 @@ class Database:
         extended = _EXTENDED.get(code) or getattr(error, "sqlite_errorname", name)
         told = f"{text}: {name}" + (f" (extended: {extended})" if extended != name else "")
         translated = errors.Error(told)
-        if primary in _CRITICAL:
+        ended = self.in_transaction and not self.connection.in_transaction  # INSERT OR ROLLBACK, RAISE(ROLLBACK)
+        if primary in _CRITICAL or ended:
             translated.durableObjectReset = True
             self.broken = translated
             self.stopped = primary == sqlite3.SQLITE_INTERRUPT

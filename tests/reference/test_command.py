@@ -183,3 +183,30 @@ def test_the_command_runs_as_a_module() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("s01_normal L: equal\n")
+
+
+def test_a_file_that_is_no_recording_does_not_hide_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path, "whole")
+    (tmp_path / "a.json").write_text("{")
+    assert main([str(tmp_path)]) == 2
+    captured = capsys.readouterr()
+    assert "whole X: equal" in captured.out
+    assert captured.out.endswith("Not recordings: 1 of 2 files.\n")
+    assert captured.err.startswith(f"{tmp_path / 'a.json'} is not JSON")
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"until": -1}, "until is -1, and should be a number of ms after the start."),
+        ({"steps": [[0, {"a": 1}, "X", [], "x"]]}, "step 0 is of a kind that is not known: {'a': 1}."),
+        ({"steps": [[0, ["rpc"], "X", [], "x"]]}, "step 0 is of a kind that is not known: ['rpc']."),
+    ],
+)
+def test_odd_parts_of_a_recording_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], parts: dict[str, Any], says: str
+) -> None:
+    assert main([str(written(tmp_path, "odd", **parts))]) == 2
+    assert capsys.readouterr().err.endswith(f"odd.json is not a recording: {says}\n")
