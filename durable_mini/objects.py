@@ -377,12 +377,13 @@ class Stub(Generic[T]):
                     f"{record.label} lives in {loop.name}, but {running.loop.name} is running; keep both classes in "
                     "one world."
                 )
-            try:
-                current("a call", "a client's coroutine")
-            except errors.ObjectReset:
-                nothing: Promise[Any] = refused()
-                return nothing
             caller = loop.owner
+            if loop.closed or (caller is not None and not caller.alive) or loop.interrupted:
+                try:
+                    current("a call", "a client's coroutine")
+                except errors.ObjectReset:
+                    nothing: Promise[Any] = refused()
+                    return nothing
         if loop.closed:
             raise errors.WorldError(f"{loop.name} is closed; make a new World.")
         number = record.namespace.next_call()

@@ -16,7 +16,9 @@ RUNS: Final = 7
 WAITS_S: Final = (0.3, 2.4, 4.3, 8.4, 17.4, 39.0, 74.0)
 """About the recorded ones: until the alarm, then each back-off."""
 
-TARGET_MS: Final = 2.0
+TARGET: Final = 4.0
+"""Times trio's waits alone: 2 ms on a machine where those take 0.5 ms."""
+
 SCHEDULES: Final = 20
 """Measured together, for one alone is too short."""
 
@@ -99,9 +101,9 @@ def report() -> str:
         f"{took:.2f} ms",
         f"{waits:.2f} ms",
         f"{took / waits:.1f}",
-        f"<= {TARGET_MS:g} ms",
+        f"<= {TARGET:g}",
         f"{ours.spread:.0%}",
-        took <= TARGET_MS,
+        took / waits <= TARGET,
     )
     title = f"One always-failing alarm, World() to the end; the peer is trio {trio.__version__}, its seven waits alone"
     return table(title, [row])
