@@ -264,7 +264,7 @@ class Instance:
             return
         self._flush_due = self._flush_late = False
         database = self.record.database
-        failure = self._commit(database)
+        failure = None if database.explicit else self._commit(database)  # deleteAll() has committed before it began
         if failure is not None:
             self.die(failure, "object.reset", counts=False)
             return

@@ -1,0 +1,65 @@
+"""``World(commit_ms=...)``: commits take time, and what leaves an object waits in its output gate for the flush."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from durable_mini import Date, World, scheduler
+from durable_mini.limits import WORLD_START_MS
+from tests.conftest import Inside
+
+
+def slow(commit_ms: float = 50, **settings: Any) -> Inside:
+    """Runs lines inside an object whose commits take ``commit_ms``."""
+    return Inside(World(seed=1, jitter=0, alarm_lateness_ms=0, commit_ms=commit_ms, **settings))
+
+
+def run_for(inside: Inside, ms: float) -> None:
+    inside.world.run_sync(inside.world.run_for(ms))
+
+
+def now() -> int:
+    return Date.now() - WORLD_START_MS
+
+
+def stored(inside: Inside) -> dict[str, Any]:
+    found: dict[str, Any] = inside(lambda o: o.ctx.storage.list())
+    return found
+
+
+def answered_at(inside: Inside, call: Any) -> int:
+    """When a call was answered, in ms since the world began."""
+    inside.world.run_sync(call)
+    return inside.world.now - WORLD_START_MS
+
+
+def put(key: str, **options: Any) -> Callable[[Any], Any]:
+    return lambda o: o.ctx.storage.put(key, 1, **options)
+
+
+# -- deleteAll commits at once, whatever is to be flushed ----------------------------------------------
+
+
+def test_a_flush_that_is_due_does_not_commit_a_transaction_that_began_after_deleteAll() -> None:
+    inside = slow(10)
+
+    async def body(o: Any) -> None:
+        async def failing(txn: Any) -> None:
+            txn.put("undone", 1)
+            await scheduler.wait(20)
+            raise ValueError("undo")
+
+        await o.ctx.storage.deleteAll()
+        with pytest.raises(ValueError, match="undo"):
+            await o.ctx.storage.transaction(failing)
+
+    inside.start(put("before"))
+    run_for(inside, 5)
+    inside(body)
+    assert stored(inside) == {}
+    inside(put("later"))
+    inside.world.crash(inside.stub())
+    assert stored(inside) == {"later": 1}
