@@ -225,7 +225,7 @@ class Instance:
             return
         database = self.record.database
         written = database.in_transaction and not database.explicit
-        if written and self.realm.commit_us and database.broken is None:
+        if (written or self._flush_late) and self.realm.commit_us and database.broken is None:
             self._hold(database)
             return
         if written or database.broken is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, World, scheduler
+from durable_mini import Date, World, scheduler, spin
 from durable_mini.limits import WORLD_START_MS
 from tests.conftest import Inside
 
@@ -63,3 +63,21 @@ def test_a_flush_that_is_due_does_not_commit_a_transaction_that_began_after_dele
     inside(put("later"))
     inside.world.crash(inside.stub())
     assert stored(inside) == {"later": 1}
+
+
+def test_a_flush_that_is_due_while_a_turn_spins_and_deletes_everything_is_over_with_that_turn() -> None:
+    inside = slow(10, eviction_ms=100)
+
+    async def body(o: Any) -> None:
+        await scheduler.wait(5)
+        o.ctx.storage.deleteAll()
+        spin(20)
+
+    inside.start(put("before"))
+    inside(body)
+    call = inside.start(put("after"))
+    run_for(inside, 9)
+    assert not call.settled  # this commit takes its time as any other
+    run_for(inside, 1 + 100)
+    assert call.settled
+    assert [event.ms for event in inside.world.trace.events(kind="object.evicted")] == [25 + 10 + 100]
