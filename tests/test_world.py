@@ -250,6 +250,77 @@ def test_a_handler_cut_by_a_restart_runs_again_as_a_first_run(inside: Inside) ->
     assert inside(lambda o: o.ctx.storage.getAlarm()) is None
 
 
+# -- a process that is asked to stop ----------------------------------------------------------------------------
+
+
+def end_of(world: World, call: Any) -> list[Any]:
+    """How a call ends: its value, or its error's message, retryable and durableObjectReset."""
+    try:
+        return [world.run_sync(call)]
+    except Error as error:
+        return [error.message, error.retryable, error.durableObjectReset]
+
+
+CUT = ["Network connection lost.", True, False]
+
+
+def test_a_drained_stop_answers_calls_in_flight_and_takes_no_more(inside: Inside) -> None:
+    world = inside.world
+
+    async def calling_another(_: Any) -> Any:
+        await scheduler.wait(200)
+        return await inside.start(lambda _: "from within", "b")
+
+    async def late() -> Any:
+        await scheduler.wait(100)
+        return await inside.start(lambda _: "too late", "c")
+
+    in_flight = inside.start(lambda _: scheduler.wait(1_500))
+    nested = inside.start(calling_another)
+    latecomer = world.spawn(late())
+    world.run_sync(world.run_for(10))
+    world.run_sync(world.restart(drain=True))
+    assert world.now == WORLD_START_MS + 1_500
+    assert end_of(world, in_flight) == [None]
+    assert end_of(world, nested) == ["from within"]  # what objects call is still served
+    assert end_of(world, latecomer) == CUT
+    assert kinds(world, "object", "Probe/c") == []
+    assert inside(lambda _: "fine") == "fine"
+
+
+def test_a_drained_stop_with_nobody_waiting_stops_at_once_and_cuts_a_running_alarm(inside: Inside) -> None:
+    infos: list[tuple[int, int, bool]] = []
+
+    async def handler(_o: Any, info: Any) -> None:
+        infos.append((Date.now() - WORLD_START_MS, info.retryCount, info.isRetry))
+        await scheduler.wait(1_000)
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    inside.world.run_sync(inside.world.run_for(500))
+    inside.world.run_sync(inside.world.restart(drain=True))
+    assert inside.world.now == WORLD_START_MS + 500
+    inside.world.run_sync(inside.world.run_for(5_000))
+    assert infos == [(11, 0, False), (501, 0, False)]
+
+
+def test_an_alarm_that_ends_while_calls_are_drained_is_not_repeated(inside: Inside) -> None:
+    runs: list[int] = []
+
+    async def handler(_o: Any, _info: Any) -> None:
+        runs.append(Date.now() - WORLD_START_MS)
+        await scheduler.wait(500)
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    inside.start(lambda _: scheduler.wait(1_500), "b")
+    inside.world.run_sync(inside.world.run_for(100))
+    inside.world.run_sync(inside.world.restart(drain=True))
+    inside.world.run_sync(inside.world.run_for(10_000))
+    assert runs == [11]
+    assert inside(lambda o: o.ctx.storage.getAlarm()) is None
+
+
 def test_evicting_and_crashing_what_is_not_in_memory_does_nothing(inside: Inside) -> None:
     inside.world.evict(inside.stub())
     inside.world.crash(inside.stub())
