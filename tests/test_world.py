@@ -288,6 +288,14 @@ def test_a_drained_stop_answers_calls_in_flight_and_takes_no_more(inside: Inside
     assert inside(lambda _: "fine") == "fine"
 
 
+def test_a_drained_stop_waits_five_seconds_at_most() -> None:
+    inside = Inside(World(seed=1))
+    ends = [inside.start(lambda _, ms=ms: scheduler.wait(ms)) for ms in (4_999, 5_001)]  # type: ignore[misc]
+    inside.world.run_sync(inside.world.restart(downtime_ms=100, drain=True))
+    assert inside.world.now == WORLD_START_MS + 5_100
+    assert [end_of(inside.world, end) for end in ends] == [[None], CUT]
+
+
 def test_a_drained_stop_with_nobody_waiting_stops_at_once_and_cuts_a_running_alarm(inside: Inside) -> None:
     infos: list[tuple[int, int, bool]] = []
 
