@@ -521,7 +521,8 @@ class Instance:
     @property
     def serves_clients(self) -> bool:
         """Whether a client from outside of all objects waits for an answer."""
-        return any(call.caller is None for call in self._calls)
+        unsent = (argument[0] for function, argument in self.output.held if function == self._send_reply)
+        return any(call.caller is None for call in (*self._calls, *unsent))
 
     @property
     def under_way(self) -> str:

@@ -329,6 +329,16 @@ def test_an_alarm_that_ends_while_calls_are_drained_is_not_repeated(inside: Insi
     assert inside(lambda o: o.ctx.storage.getAlarm()) is None
 
 
+def test_a_drained_stop_waits_for_replies_that_wait_for_a_commit() -> None:
+    inside = Inside(World(seed=1, commit_ms=100))
+    call = inside.start(lambda o: (o.ctx.storage.put("k", 1), "stored")[1])
+    inside.world.run_sync(inside.world.run_for(10))
+    inside.world.run_sync(inside.world.restart(drain=True))
+    assert inside.world.now == WORLD_START_MS + 100
+    assert end_of(inside.world, call) == ["stored"]
+    assert inside(lambda o: o.ctx.storage.get("k")) == 1
+
+
 def test_evicting_and_crashing_what_is_not_in_memory_does_nothing(inside: Inside) -> None:
     inside.world.evict(inside.stub())
     inside.world.crash(inside.stub())
