@@ -281,11 +281,15 @@ class World:
             await _Drive(self._loop, self._loop.now)  # what was sent before has arrived
             self._realm.draining = True
             limit = self._loop.now + round(self.limits.drain_ms * US_PER_MS)
-            await _Drive(self._loop, limit, lambda: not any(map(_serves_clients, self._records())))
-            self._realm.draining = False
+            try:
+                await _Drive(self._loop, limit, lambda: not any(map(_serves_clients, self._records())))
+            finally:
+                self._realm.draining = False
         self._stop_process()
-        await _Drive(self._loop, self._loop.now + downtime)
-        self._start_process()
+        try:
+            await _Drive(self._loop, self._loop.now + downtime)
+        finally:
+            self._start_process()
 
     def _stop_process(self) -> None:
         self._realm.down = True

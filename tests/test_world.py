@@ -339,6 +339,29 @@ def test_a_drained_stop_waits_for_replies_that_wait_for_a_commit() -> None:
     assert inside(lambda o: o.ctx.storage.get("k")) == 1
 
 
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_restart_that_is_cancelled_leaves_a_world_that_works(inside: Inside, drain: bool) -> None:
+    world = inside.world
+
+    async def busy() -> None:
+        for _ in range(3_000):  # more than one slice, so that the host's loop can cancel the cell
+            await scheduler.wait(1)
+
+    async def notebook() -> list[Any]:
+        inside.start(lambda _: scheduler.wait(3_000))
+        world.spawn(busy())
+        await world.run_for(1)
+        restarting = asyncio.create_task(world.restart(downtime_ms=10_000, drain=drain))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        restarting.cancel()
+        await asyncio.wait([restarting])
+        return [restarting.cancelled(), await inside.start(lambda _: "fine", "b")]
+
+    assert asyncio.run(notebook()) == [True, "fine"]
+    assert kinds(world, "process") == ([] if drain else ["process.stopped", "process.started"])
+
+
 def test_evicting_and_crashing_what_is_not_in_memory_does_nothing(inside: Inside) -> None:
     inside.world.evict(inside.stub())
     inside.world.crash(inside.stub())
