@@ -532,6 +532,7 @@ class Instance:
             f"{calls} call{'s' if calls > 1 else ''}" if calls else "",
             "a run of alarm()" if self.alarm_run is not None else "",
             f"{waits} wait{'s' if waits > 1 else ''} of its own" if waits else "",
+            "a commit" if self._flush_due else "",
         ]
         return " and ".join(part for part in parts if part) or "a turn"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, World, scheduler, spin
+from durable_mini import Date, World, WorldError, scheduler, spin
 from durable_mini.limits import WORLD_START_MS
 from tests.conftest import Inside
 
@@ -81,3 +81,21 @@ def test_a_flush_that_is_due_while_a_turn_spins_and_deletes_everything_is_over_w
     run_for(inside, 1 + 100)
     assert call.settled
     assert [event.ms for event in inside.world.trace.events(kind="object.evicted")] == [25 + 10 + 100]
+
+
+# -- eviction ----------------------------------------------------------------------------------------
+
+
+def test_an_object_whose_commit_is_under_way_is_not_evicted_and_the_sentence_says_so() -> None:
+    inside = slow(50, eviction_ms=20)
+    inside.start(put("k", allowUnconfirmed=True))
+    run_for(inside, 30)
+    with pytest.raises(WorldError) as raised:
+        inside.world.evict(inside.stub())
+    assert str(raised.value) == (
+        "Probe/a is busy with a commit, and only an idle object is evicted; run the world further first, or use "
+        "crash(stub)."
+    )
+    run_for(inside, 1_000)
+    assert [event.ms for event in inside.world.trace.events(kind="object.evicted")] == [50 + 20]
+    assert stored(inside) == {"k": 1}
