@@ -10,6 +10,7 @@ from durable_mini.errors import ObjectReset, WorldError
 from durable_mini.limits import SPAN_MAX_MS, US_PER_MS
 from durable_mini.loop import TICKS_PER_TURN, Loop
 from durable_mini.promise import Promise, running
+from durable_mini.task import no_function
 
 
 def current(what: str, outside: str) -> Loop:
@@ -110,7 +111,8 @@ def _start(what: str, callback: Any, ms: float, arguments: tuple[Any, ...], *, a
     if loop.owner is None:
         raise WorldError(f"{what} works inside an object; a client waits with scheduler.wait(ms).")
     if not callable(callback):
-        raise TypeError(f"{what} takes a function first, not a {type(callback).__name__}; pass it without calling it.")
+        says = f"{what} takes a function first, not a {type(callback).__name__}; pass it without calling it."
+        raise no_function(callback, says)
     number: int = loop.owner.timers.start(callback, microseconds(ms, what), arguments, again=again)
     return number
 

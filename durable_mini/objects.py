@@ -23,7 +23,7 @@ from durable_mini.promise import Promise, running
 from durable_mini.storage import Database, DurableObjectStorage
 from durable_mini.storage.alarm import AlarmSlot
 from durable_mini.storage.keyvalue import KeyValue
-from durable_mini.task import calls_learner_code
+from durable_mini.task import calls_learner_code, no_function
 
 if TYPE_CHECKING:
     from durable_mini.realm import Realm
@@ -52,9 +52,10 @@ class DurableObjectState:
         """
         self._instance.check()
         if not callable(callback):
-            raise TypeError(
+            raise no_function(
+                callback,
                 f"blockConcurrencyWhile() takes a function, not a {type(callback).__name__}; pass self.method, "
-                "without the brackets of a call."
+                "without the brackets of a call.",
             )
         return self._instance.block(callback)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from types import CodeType, FrameType
+from types import CodeType, CoroutineType, FrameType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from durable_mini.errors import Error, ObjectReset, WorldError
@@ -104,6 +104,13 @@ class Task:
     def _forget(self) -> None:
         if self.owner is not None and self.owner.tasks:
             self.owner.tasks.pop(self, None)
+
+
+def no_function(given: object, sentence: str) -> TypeError:
+    """The error for ``given`` in the place of a function; a coroutine is closed, so that nothing else complains."""
+    if isinstance(given, CoroutineType):
+        given.close()
+    return TypeError(sentence)
 
 
 class Started:

@@ -808,6 +808,7 @@ LATER_ROWS = [
         for what, make in (
             ("int", lambda _: 5),
             ("NoneType", lambda _: None),
+            ("coroutine", lambda o: o.do(0)),
             ("Promise", lambda _: scheduler.wait(1)),
         )
     ],
