@@ -52,6 +52,8 @@ def race(*awaitables: Awaitable[Any]) -> Promise[Any]:
 
 def started(name: str, awaitable: Awaitable[Any]) -> Promise[Any]:
     """``awaitable`` as a promise; a coroutine is started as a task of whoever calls ``name``."""
+    if isinstance(awaitable, (list, tuple)):
+        raise TypeError(f"{name}() takes one promise or coroutine, not a list; write {name}(gather(*promises)).")
     _, promises = _promises(name, (awaitable,))
     return promises[0]
 

@@ -820,6 +820,11 @@ LATER_ROWS = [
         )
         for what, given in (("int", 5), ("NoneType", None), ("function", told))
     ],
+    Row(
+        "waitUntil of a list",
+        lambda o: o.ctx.waitUntil([scheduler.wait(1)]),
+        "TypeError: waitUntil() takes one promise or coroutine, not a list; write waitUntil(gather(*promises)).",
+    ),
     # in a transaction: what is refused undoes it, and does not reset the object
     Row(
         "put of a key alone in a transaction",
