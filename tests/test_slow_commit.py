@@ -473,11 +473,16 @@ def test_deleteAll_commits_what_is_unconfirmed_and_lets_replies_go() -> None:
 # -- CPU time ------------------------------------------------------------------------------------------
 
 
+def spinning(o: Any) -> None:
+    o.ctx.storage.put("b", 1)
+    spin(20)
+
+
 def test_a_flush_that_is_due_while_a_turn_spins_happens_when_the_turn_is_over() -> None:
     inside = slow(10)
     first = inside.start(put("a"))
     run_for(inside, 5)
-    second = inside.start(lambda o: (o.ctx.storage.put("b", 1), spin(20))[0])
+    second = inside.start(spinning)
     assert answered_at(inside, first) == 25
     assert answered_at(inside, second) == 25
     assert [event.ms for event in inside.world.trace.events(kind="storage.commit")] == [25]
@@ -487,7 +492,7 @@ def test_a_crash_while_a_turn_spins_behind_a_due_flush_loses_nothing_that_was_an
     inside = slow(10)
     calls = [inside.start(put("a"))]
     run_for(inside, 5)
-    calls.append(inside.start(lambda o: (o.ctx.storage.put("b", 1), spin(20))[0]))
+    calls.append(inside.start(spinning))
     run_for(inside, 15)
     answered = [call.settled for call in calls]
     inside.world.crash(inside.stub())
@@ -499,7 +504,7 @@ def test_a_crash_while_a_turn_spins_behind_a_due_flush_loses_nothing_that_was_an
 
 def test_a_turn_that_spins_past_no_flush_is_confirmed_by_its_own() -> None:
     inside = slow(50)
-    call = inside.start(lambda o: (o.ctx.storage.put("b", 1), spin(20))[0])
+    call = inside.start(spinning)
     assert answered_at(inside, call) == 20 + 50
 
 
