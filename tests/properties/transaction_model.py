@@ -31,6 +31,7 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Generator, Iterable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 Step = tuple[Any, ...]
@@ -162,10 +163,8 @@ class StorageModel:
                 case ("tx", *inner):
                     yield from self._transaction(playing, inner)
                 case ("txundo", *inner):
-                    try:
+                    with suppress(RaisedError):
                         yield from self._transaction(playing, [*inner, ("raise",)])
-                    except RaisedError:
-                        pass
                 case _:
                     self._apply(step)
 

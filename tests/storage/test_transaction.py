@@ -665,7 +665,7 @@ def test_what_a_run_does_to_the_alarm_in_a_transaction_counts_when_that_commits(
     async def handler(o: Any, _info: Any) -> None:
         runs.append(now())
         if len(runs) == 1:
-            await o.ctx.storage.transaction(lambda txn: do(txn))
+            await o.ctx.storage.transaction(do)
 
     inside.on_alarm = handler
     inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
