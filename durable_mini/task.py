@@ -60,6 +60,8 @@ class Task:
         """Run the coroutine to its next await, with the outcome of ``settled``."""
         owner = self.owner
         if owner is not None and not owner.alive:
+            if settled is None:
+                self.coroutine.close()  # it was never begun: nothing else would end it
             return
         self.waits_for = None
         loop = self._loop
