@@ -432,7 +432,74 @@ def test_a_constructor_that_fails_at_alarm_dispatch_is_retried_uncounted() -> No
     assert world.run_sync(fresh.ran()) == [60_000 + 2_000 + 4_000 + 8_000, 0, False]
 
 
+@pytest.mark.parametrize("where", ["the constructor", "alarm()"])
+def test_the_limit_of_a_block_counts_as_a_failure_in_alarm_and_not_in_a_constructor(where: str) -> None:
+    world = World(jitter=0, alarm_lateness_ms=0)
+    infos: list[tuple[int, int, bool]] = []
+
+    class Slow(DurableObject):
+        slow = False
+
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+            if where == "the constructor" and Slow.slow:
+                ctx.blockConcurrencyWhile(self.wait)
+
+        async def wait(self) -> None:
+            Slow.slow = False
+            await scheduler.wait(40_000)
+
+        async def arm(self) -> None:
+            await self.ctx.storage.setAlarm(Date.now() + 60_000)
+
+        async def alarm(self, alarm_info: Any) -> None:
+            infos.append((now(), alarm_info.retryCount, alarm_info.isRetry))
+            if where == "alarm()" and Slow.slow:
+                await self.ctx.blockConcurrencyWhile(self.wait)
+
+    stub: Any = world.namespace(Slow).getByName("a")
+    world.run_sync(stub.arm())
+    world.run_sync(world.run_for(30_000))  # evicted
+    Slow.slow = True
+    world.run_sync(world.run_for(200_000))
+    if where == "alarm()":
+        assert infos == [(60_000, 0, False), (92_000, 1, True)]
+    else:
+        assert infos == [(92_000, 0, False)]
+
+
 # -- alarms --------------------------------------------------------------------------------------------------
+
+
+def test_a_constructor_that_arms_from_an_overdue_row_after_an_eviction_defeats_the_limit_of_retries() -> None:
+    world = World(jitter=0, alarm_lateness_ms=0)
+    retries: list[int] = []
+
+    class Ensuring(DurableObject):
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+            ctx.blockConcurrencyWhile(self.ensure)
+
+        async def ensure(self) -> None:
+            current = await self.ctx.storage.getAlarm()
+            overdue = WORLD_START_MS + 5
+            if current is None or overdue < current:
+                await self.ctx.storage.setAlarm(overdue)
+
+        async def begin(self) -> None:
+            pass
+
+        async def alarm(self, alarm_info: Any) -> None:
+            retries.append(alarm_info.retryCount)
+            raise ValueError("always")
+
+    world.run_sync(world.run_for(10))  # the row is overdue from the beginning
+    stub: Any = world.namespace(Ensuring).getByName("a")
+    world.run_sync(stub.begin())
+    world.run_sync(world.run_for(300_000))
+    # the back-off of 16 s is longer than an idle object stays in memory: a new instance arms anew, and all begins again
+    assert retries[:12] == [0, 1, 2, 3] * 3
+    assert kinds(world, "alarm.abandoned") == []
 
 
 def test_an_alarm_that_returns_a_promise_is_over_when_it_settles(world: World) -> None:

@@ -10,7 +10,19 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, DurableObject, Error, Request, Response, World, WorldError, gather, scheduler, spin
+from durable_mini import (
+    Date,
+    DurableObject,
+    Error,
+    Request,
+    Response,
+    World,
+    WorldError,
+    fetch,
+    gather,
+    scheduler,
+    spin,
+)
 from durable_mini.limits import WORLD_START_MS
 from tests.conftest import Inside, kinds
 
@@ -248,6 +260,39 @@ def test_a_handler_cut_by_a_restart_runs_again_as_a_first_run(inside: Inside) ->
     assert infos == [(0, False)] * 3
     assert inside(lambda o: o.ctx.storage.get("effect")) == 3
     assert inside(lambda o: o.ctx.storage.getAlarm()) is None
+
+
+def test_a_client_that_hangs_up_stops_nothing(inside: Inside) -> None:
+    done: list[str] = []
+
+    async def nested(_: Any) -> None:
+        for _ in range(1_000):  # more than one slice, so that the host's loop can cancel the cell
+            await scheduler.wait(1)
+        done.append("the nested call")
+
+    async def handler(o: Any) -> None:
+        await inside.start(nested, "b")
+        await fetch("https://x.example")
+        await o.ctx.storage.put("done", 1)
+        done.append("the handler")
+
+    async def notebook() -> bool:
+        async def cell() -> None:
+            await inside.start(handler)
+
+        waiting = asyncio.create_task(cell())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        return waiting.cancelled()
+
+    assert asyncio.run(notebook())
+    assert done == []
+    inside.world.run_sync(inside.world.run_until_idle())
+    assert done == ["the nested call", "the handler"]
+    assert kinds(inside.world, "effect")[-1] == "effect.answered"
+    assert inside(lambda o: o.ctx.storage.get("done")) == 1
 
 
 # -- a process that is asked to stop ----------------------------------------------------------------------------
