@@ -10,6 +10,7 @@ from durable_mini.errors import ObjectReset, WorldError, shown
 from durable_mini.limits import SPAN_MAX_MS, US_PER_MS
 from durable_mini.loop import TICKS_PER_TURN, Loop
 from durable_mini.promise import Promise, running
+from durable_mini.task import no_function
 
 DEAF: Final = 1_000
 """How often code is told that its object, or its world, is gone; a loop around a bare ``except`` never hears it."""
@@ -120,13 +121,19 @@ def setInterval(callback: Callable[..., Any], ms: float = 0, *arguments: Any) ->
 
 
 def clearTimeout(number: int | None) -> None:
-    """Stop a timer; None, and the number of one that is over, change nothing."""
-    loop = current("clearTimeout()", "a method of an object")
+    """Stop a timer; None, and the number of one that is over, change nothing. It stops an interval too."""
+    _stop("clearTimeout()", number)
+
+
+def clearInterval(number: int | None) -> None:
+    """Stop an interval, or a timer, as :func:`clearTimeout` does."""
+    _stop("clearInterval()", number)
+
+
+def _stop(what: str, number: int | None) -> None:
+    loop = current(what, "a method of an object")
     if loop.owner is not None:
         loop.owner.timers.stop(number)
-
-
-clearInterval = clearTimeout  # noqa: N816 - Cloudflare's spelling; as in JavaScript, either stops both kinds
 
 
 def _start(what: str, callback: Any, ms: float, arguments: tuple[Any, ...], *, again: bool) -> int:
@@ -134,7 +141,8 @@ def _start(what: str, callback: Any, ms: float, arguments: tuple[Any, ...], *, a
     if loop.owner is None:
         raise WorldError(f"{what} works inside an object; a client waits with scheduler.wait(ms).")
     if not callable(callback):
-        raise TypeError(f"{what} takes a function first, not a {type(callback).__name__}; pass it without calling it.")
+        says = f"{what} takes a function first, not a {type(callback).__name__}; pass it without calling it."
+        raise no_function(callback, says)
     number: int = loop.owner.timers.start(callback, microseconds(ms, what), arguments, again=again)
     return number
 

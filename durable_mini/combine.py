@@ -29,6 +29,21 @@ class Settled(NamedTuple):
     reason: BaseException | None = None
 
 
+class Several(NamedTuple):
+    """What a promise's ``source`` is for several at once: their name, and which are awaited."""
+
+    name: str
+    promises: list[Promise[Any]]
+
+    @property
+    def first_pending(self) -> Promise[Any] | None:
+        """The first that has not settled."""
+        return next((promise for promise in self.promises if not promise.settled), None)
+
+    def __str__(self) -> str:
+        return f"{self.name}() of {len(self.promises)}"
+
+
 def gather(*awaitables: Awaitable[Any]) -> Promise[list[Any]]:
     """A promise of all values, in the order given; rejected with the first error."""
     return _all("gather", awaitables, lambda promise: promise._value, fails=True)
@@ -44,7 +59,7 @@ def race(*awaitables: Awaitable[Any]) -> Promise[Any]:
     loop, promises = _promises("race", awaitables)
     if not promises:
         raise ValueError("race() takes at least one promise; with none it would never settle.")
-    result: Promise[Any] = Promise(loop, f"race() of {len(promises)}")
+    result: Promise[Any] = Promise(loop, Several("race", promises))
     for promise in promises:
         promise.when_settled(partial(tell, result))
     return result
@@ -52,6 +67,8 @@ def race(*awaitables: Awaitable[Any]) -> Promise[Any]:
 
 def started(name: str, awaitable: Awaitable[Any]) -> Promise[Any]:
     """``awaitable`` as a promise; a coroutine is started as a task of whoever calls ``name``."""
+    if isinstance(awaitable, (list, tuple)):
+        raise TypeError(f"{name}() takes one promise or coroutine, not a list; write {name}(gather(*promises)).")
     _, promises = _promises(name, (awaitable,))
     return promises[0]
 
@@ -61,7 +78,7 @@ def _all(
 ) -> Promise[list[Any]]:
     """What ``take`` makes of each promise once all have settled; with ``fails`` the first error ends it."""
     loop, promises = _promises(name, awaitables)
-    result: Promise[list[Any]] = Promise(loop, f"{name}() of {len(promises)}")
+    result: Promise[list[Any]] = Promise(loop, Several(name, promises))
     missing = len(promises)
 
     def settle(promise: Promise[Any]) -> None:

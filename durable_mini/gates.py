@@ -20,11 +20,20 @@ Admitted = Callable[[Any], object]
 class Section:
     """One critical section; ``parent`` is the section it was opened in, None for the object itself."""
 
-    __slots__ = ("depth", "parent")
+    __slots__ = ("depth", "over", "parent")
 
     def __init__(self, parent: Section | None) -> None:
         self.parent = parent
+        self.over = False
+        """Whether it has ended: what it has started belongs to the section around it then."""
         self.depth: int = 1 if parent is None else parent.depth + 1
+
+
+def standing(section: Section | None) -> Section | None:
+    """The innermost section around an event that is not over."""
+    while section is not None and section.over:
+        section = section.parent
+    return section
 
 
 class InputGate:
@@ -60,23 +69,24 @@ class InputGate:
     def close_section(self, section: Section) -> None:
         """A critical section has ended."""
         assert self.innermost is section, "critical sections end innermost first"
-        self.innermost = section.parent
+        section.over = True
+        self.innermost = standing(section.parent)
 
     def next(self) -> tuple[Section | None, Admitted, Any] | None:
         """The event that may enter now, taken from the queue; None if there is none."""
         if self.busy:
             return None
         for index, (section, function, argument) in enumerate(self._opening):
-            if section.parent is self.innermost:
+            if standing(section.parent) is self.innermost:
                 del self._opening[index]
                 self.waiting -= 1
                 self.innermost = section
                 return section, function, argument
         for index, (origin, function, argument) in enumerate(self._waiting):
-            if origin is self.innermost:
+            if standing(origin) is self.innermost:
                 del self._waiting[index]
                 self.waiting -= 1
-                return origin, function, argument
+                return self.innermost, function, argument
         return None
 
 
@@ -96,3 +106,41 @@ class OutputGate:
         """Everything that is held; the gate is empty afterwards."""
         held, self.held = self.held, []
         return held
+
+    def hold_for_flush(self, function: Admitted, argument: Any) -> None:
+        """Keep ``function(argument)`` until everything written so far is committed, confirmed or not."""
+        self.held.append((function, argument))
+
+
+class SlowOutputGate(OutputGate):
+    """The output gate where a commit takes time: each thing waits for what was unconfirmed when it was made."""
+
+    __slots__ = ("_confirm", "_pending", "_waits")
+
+    def __init__(self, confirm: Callable[[], bool], pending: Callable[[], bool]) -> None:
+        super().__init__()
+        self._confirm = confirm
+        self._pending = pending
+        self._waits: list[bool] = []
+
+    def hold(self, function: Admitted, argument: Any) -> None:
+        """Keep ``function(argument)`` until the writes so far that ask for it are confirmed."""
+        self.held.append((function, argument))
+        self._waits.append(self._confirm())
+
+    def hold_for_flush(self, function: Admitted, argument: Any) -> None:
+        """Keep ``function(argument)`` until everything written so far is committed, confirmed or not."""
+        self.held.append((function, argument))
+        self._waits.append(self._pending())
+
+    def take(self) -> list[tuple[Admitted, Any]]:
+        """Everything that is held; the gate is empty afterwards."""
+        self._waits.clear()
+        return super().take()
+
+    def take_free(self) -> list[tuple[Admitted, Any]]:
+        """What waits for nothing; the rest stays."""
+        both = list(zip(self.held, self._waits, strict=True))
+        self.held = [held for held, waits in both if waits]
+        self._waits = [True] * len(self.held)
+        return [held for held, waits in both if not waits]

@@ -17,7 +17,7 @@ from durable_mini import errors, values
 from durable_mini.alarms import Outcome
 from durable_mini.calls import Call, deliver_reply, refuse
 from durable_mini.errors import Error
-from durable_mini.gates import Admitted, InputGate, OutputGate, Section
+from durable_mini.gates import Admitted, InputGate, OutputGate, Section, SlowOutputGate, standing
 from durable_mini.http import Response
 from durable_mini.learner import calls_learner_code
 from durable_mini.limits import US_PER_MS
@@ -49,7 +49,12 @@ class Instance:
         self.alive = True
         self.tasks: dict[Task, None] = {}
         self.gate = InputGate()
-        self.output = OutputGate()
+        database = record.database
+        self.output: OutputGate | SlowOutputGate = (
+            SlowOutputGate(lambda: database.in_transaction and database.confirm, lambda: database.in_transaction)
+            if realm.commit_us
+            else OutputGate()
+        )
         self.section: Section | None = None
         """The critical section of the running turn."""
         self.alarm_run: AlarmRun | None = None
@@ -105,7 +110,7 @@ class Instance:
         promise: Promise[Any] = Promise(self.loop, source)
         self.pending += 1
         section = self.section
-        self.output.hold(lambda _: self.arrived(section, promise.fulfil, None), None)
+        self.output.hold_for_flush(lambda _: self.arrived(section, promise.fulfil, None), None)
         return promise
 
     def note(self, kind: str, detail: dict[str, Scalar]) -> None:
@@ -156,6 +161,8 @@ class Instance:
             self.record.when_ready(lambda error: self._reopened(error, section, function, argument))
             return
         gate = self.gate
+        if section is not None:
+            section = standing(section)
         if gate.admits(section):
             self._turn(section, function, argument)
             if gate.waiting or self._first:
@@ -238,12 +245,12 @@ class Instance:
             return
         realm, database = self.realm, self.record.database
         written = database.in_transaction and not database.explicit
-        if written and database.broken is None:
+        if (written or self._flush_late) and database.broken is None:
             if realm.commit_us:
                 self.gate.busy = False
-                self._hold(database)
+                self._hold()
                 return
-            if realm.disk is not None:
+            if written and realm.disk is not None:
                 self.record.commit(self._on_disk)
                 return
         self.gate.busy = False
@@ -277,15 +284,15 @@ class Instance:
         if not self._calls and not self.pending and self.alarm_run is None:
             self.start_idle_clock()
 
-    def _hold(self, database: Database) -> None:
+    def _hold(self) -> None:
         """A commit takes time: the turn's writes, and what waits for them, are held until the flush."""
         if not self._flush_due:
             self._flush_due = True
             self.loop.at(self.loop.now + self.realm.commit_us, self._flush)
         if self._flush_late:
             self._flush(None)
-        elif not database.confirm and self.output.held:
-            self.loop.release(self.output.take())
+        elif isinstance(self.output, SlowOutputGate) and self.output.held:
+            self.loop.release(self.output.take_free())
 
     def _flush(self, _: None) -> None:
         """Commit every turn that has ended by now."""
@@ -295,10 +302,13 @@ class Instance:
             self._flush_late = True
             return
         self._flush_due = self._flush_late = False
-        if self.realm.disk is not None and self.record.database.in_transaction:
+        database = self.record.database
+        if database.explicit:  # deleteAll() has committed before the transaction began
+            self._flushed(None)
+        elif self.realm.disk is not None and database.in_transaction:
             self.record.commit(self._flushed)
         else:
-            self._flushed(self._commit(self.record.database))
+            self._flushed(self._commit(database))
 
     def _flushed(self, failure: Exception | None) -> None:
         if failure is not None:
@@ -559,7 +569,8 @@ class Instance:
     @property
     def serves_clients(self) -> bool:
         """Whether a client from outside of all objects waits for an answer."""
-        return any(call.caller is None for call in self._calls)
+        unsent = (argument[0] for function, argument in self.output.held if function == self._send_reply)
+        return any(call.caller is None for call in (*self._calls, *unsent))
 
     @property
     def under_way(self) -> str:
@@ -569,6 +580,7 @@ class Instance:
             f"{calls} call{'s' if calls > 1 else ''}" if calls else "",
             "a run of alarm()" if self.alarm_run is not None else "",
             f"{waits} wait{'s' if waits > 1 else ''} of its own" if waits else "",
+            "a commit" if self._flush_due else "",
         ]
         return " and ".join(part for part in parts if part) or "a turn"
 

@@ -496,7 +496,7 @@ class Loop:
             seen.add(id(link))
             chain.append(str(link))
             task = getattr(link.source, "task", None)
-            link = task.waits_for if task is not None else None
+            link = task.waits_for if task is not None else getattr(link.source, "first_pending", None)
         waiting = " waits for ".join(chain)
         if link is not None:
             waiting += f", which waits for {link}"

@@ -10,7 +10,6 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from durable_mini import draws, errors, values
@@ -27,7 +26,7 @@ from durable_mini.promise import Promise, running
 from durable_mini.storage import Database, DurableObjectStorage
 from durable_mini.storage.alarm import AlarmSlot
 from durable_mini.storage.keyvalue import KeyValue
-from durable_mini.task import explained
+from durable_mini.task import explained, no_function
 
 if TYPE_CHECKING:
     from durable_mini.realm import Realm
@@ -57,11 +56,10 @@ class DurableObjectState:
         self._instance.check()
         given: Any = callback
         if not callable(given):
-            if isinstance(given, CoroutineType):
-                given.close()
-            raise TypeError(
+            raise no_function(
+                given,
                 f"blockConcurrencyWhile() takes a function, not a {type(given).__name__}; pass self.method, "
-                "without the brackets of a call."
+                "without the brackets of a call.",
             )
         return self._instance.block(callback)
 

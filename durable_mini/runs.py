@@ -81,7 +81,7 @@ class AlarmRun:
             instance.loop.cancel(self.wall)
         instance.note(kind, {"run": self.number, **detail})
         # after the commit, which tells the scheduler of a new time first
-        instance.output.hold(self._report, outcome)
+        instance.output.hold_for_flush(self._report, outcome)
 
     def _report(self, outcome: Outcome) -> None:
         instance = self.instance

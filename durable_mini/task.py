@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from contextlib import suppress
-from types import FrameType
+from types import CoroutineType, FrameType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini.errors import Error, ObjectReset, WorldError
@@ -46,6 +46,8 @@ class Task:
         """Run the coroutine to its next await, with the outcome of ``settled``."""
         owner = self.owner
         if owner is not None and not owner.alive:
+            if settled is None:
+                self.coroutine.close()  # it was never begun: nothing else would end it
             return
         self.waits_for = None
         loop = self._loop
@@ -108,6 +110,13 @@ def _never_again(coroutine: Coroutine[Any, Any, Any]) -> None:
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
+
+
+def no_function(given: object, sentence: str) -> TypeError:
+    """The error for ``given`` in the place of a function; a coroutine is closed, so that nothing else complains."""
+    if isinstance(given, CoroutineType):
+        given.close()
+    return TypeError(sentence)
 
 
 class Started:

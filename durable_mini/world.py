@@ -339,6 +339,7 @@ class World:
         self._loop.check_drivable()
         try:
             if drain:
+                await _Drive(self._loop, self._loop.now)  # what was sent before has arrived
                 self._realm.draining = True
                 limit = self._loop.now + round(self.limits.drain_ms * US_PER_MS)
                 await _Drive(self._loop, limit, lambda: not any(map(_serves_clients, self._records())))

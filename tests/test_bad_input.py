@@ -42,12 +42,16 @@ from durable_mini import (
     World,
     WorldError,
     all_settled,
+    clearInterval,
+    clearTimeout,
     console,
     fetch,
     gather,
     limits,
     race,
     scheduler,
+    setInterval,
+    setTimeout,
     spin,
 )
 from durable_mini.errors import SQL_TRANSACTION
@@ -715,6 +719,210 @@ def test_a_refused_statement_after_a_write_undoes_nothing_of_that_turn(inside: I
     assert inside(state)["rows"] == [1, 2, 3]
 
 
+# -- transactions, blocks, timers and what an object is kept in memory for ---------------------------
+
+
+def in_transaction(use: Callable[[Any, Any], Any]) -> Body:
+    """Runs ``use(object, txn)`` in a transaction that has written something; what it raises undoes that."""
+
+    async def body(o: Any) -> Any:
+        async def closure(txn: Any) -> Any:
+            txn.put({"kept": 2, "new": 2})
+            o.ctx.storage.sql.exec("DELETE FROM kept")
+            o.ctx.storage.sql.exec("CREATE TABLE new (n)")
+            txn.setAlarm(WORLD_START_MS + 5_000)
+            result = use(o, txn)
+            return await result if isinstance(result, Awaitable) else result
+
+        return await o.ctx.storage.transaction(closure)
+
+    return body
+
+
+def after_transaction(use: Callable[[Any], Any], *, rolled_back: bool = False) -> Body:
+    """Uses the handle of a transaction that is over."""
+
+    async def body(o: Any) -> Any:
+        kept: list[Any] = []
+
+        def closure(txn: Any) -> None:
+            kept.append(txn)
+            if rolled_back:
+                txn.rollback()
+
+        await o.ctx.storage.transaction(closure)
+        return await use(kept[0])
+
+    return body
+
+
+async def outer_rolled_back_within(o: Any, txn: Any) -> None:
+    await o.ctx.storage.transaction(lambda inner: (inner.put("inner", 1), txn.rollback()))
+
+
+async def too_deep(o: Any, levels: int = 65) -> None:
+    if levels:
+        await o.ctx.storage.transaction(lambda: too_deep(o, levels - 1))
+
+
+HANDLE_USES: dict[str, Callable[[Any], Any]] = {
+    "get()": lambda txn: txn.get("kept"),
+    "put()": lambda txn: txn.put("kept", 2),
+    "delete()": lambda txn: txn.delete("kept"),
+    "list()": lambda txn: txn.list(),
+    "getAlarm()": lambda txn: txn.getAlarm(),
+    "setAlarm()": lambda txn: txn.setAlarm(WORLD_START_MS + 5_000),
+    "deleteAlarm()": lambda txn: txn.deleteAlarm(),
+    "deleteAll()": lambda txn: txn.deleteAll(),
+}
+COMMITTED = (
+    "Error: Cannot call {} on transaction that has already committed: did you move `txn` outside of the closure?"
+)
+TAKES_OPTIONS = "it takes allowConcurrency, allowUnconfirmed, noCache."
+
+LATER_ROWS = [
+    # what is no function, a call that should have been left to the runtime most of all
+    *[
+        Row(f"{name} of {what}", lambda o, do=do, make=make: do(o, make(o)), says.format(what))  # type: ignore[misc]
+        for name, do, says in (
+            (
+                "transaction()",
+                lambda o, given: o.ctx.storage.transaction(given),
+                "TypeError: transaction() takes an async function, not a {}; pass it without calling it.",
+            ),
+            (
+                "transactionSync()",
+                lambda o, given: o.ctx.storage.transactionSync(given),
+                "TypeError: transactionSync() takes a function, not a {}; pass a function without arguments.",
+            ),
+            (
+                "blockConcurrencyWhile()",
+                lambda o, given: o.ctx.blockConcurrencyWhile(given),
+                (
+                    "TypeError: blockConcurrencyWhile() takes a function, not a {}; pass self.method, without the "
+                    "brackets of a call."
+                ),
+            ),
+            (
+                "setTimeout()",
+                lambda _, given: setTimeout(given, 5),
+                "TypeError: setTimeout() takes a function first, not a {}; pass it without calling it.",
+            ),
+            (
+                "setInterval()",
+                lambda _, given: setInterval(given, 5),
+                "TypeError: setInterval() takes a function first, not a {}; pass it without calling it.",
+            ),
+        )
+        for what, make in (
+            ("int", lambda _: 5),
+            ("NoneType", lambda _: None),
+            ("coroutine", lambda o: o.do(0)),
+            ("Promise", lambda _: scheduler.wait(1)),
+        )
+    ],
+    *[
+        Row(
+            f"waitUntil of {what}",
+            lambda o, given=given: o.ctx.waitUntil(given),  # type: ignore[misc]
+            f"TypeError: waitUntil() takes promises and coroutines, not a {what}.",
+        )
+        for what, given in (("int", 5), ("NoneType", None), ("function", told))
+    ],
+    Row(
+        "waitUntil of a list",
+        lambda o: o.ctx.waitUntil([scheduler.wait(1)]),
+        "TypeError: waitUntil() takes one promise or coroutine, not a list; write waitUntil(gather(*promises)).",
+    ),
+    # in a transaction: what is refused undoes it, and does not reset the object
+    Row(
+        "put of a key alone in a transaction",
+        in_transaction(lambda _, txn: txn.put("k")),
+        "TypeError: put() called with undefined value.",
+        note="put('k') takes a value after the key; put(key, None) stores null.",
+    ),
+    Row(
+        "put in a transaction with an unknown option",
+        in_transaction(lambda _, txn: txn.put("k", 1, confirmed=True)),
+        f"TypeError: put() has no option 'confirmed'; {TAKES_OPTIONS}",
+    ),
+    Row(
+        "a function stored in a transaction",
+        in_transaction(lambda _, txn: txn.put("k", told)),
+        "DataCloneError: put('k'): a value of type function told could not be cloned; pass plain values: None, bool, "
+        "int, float, str, bytes, list, dict, set, datetime.",
+    ),
+    Row("an alarm at 0 in a transaction", in_transaction(lambda _, txn: txn.setAlarm(0)), NOT_POSITIVE, a_moment("0")),
+    *[
+        Row(f"{query} in a transaction", in_transaction(lambda o, _, q=query: o.ctx.storage.sql.exec(q)), TRANSACTION)  # type: ignore[misc]
+        for query in ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT a", "RELEASE _cf_savepoint_1")
+    ],
+    Row(
+        "deleteAll of the handle",
+        in_transaction(lambda _, txn: txn.deleteAll()),
+        "Error: Cannot call deleteAll() within a transaction",
+    ),
+    Row(
+        "deleteAll of storage in a transaction",
+        in_transaction(lambda o, _: o.ctx.storage.deleteAll()),
+        "Error: Cannot call deleteAll() within a transaction",
+    ),
+    Row(
+        "rollback of the outer transaction in the inner one",
+        in_transaction(outer_rolled_back_within),
+        "Error: Cannot roll back an outer transaction while a nested transaction is still running.",
+    ),
+    Row(
+        "a 65th transaction within the others", too_deep, "Error: blockConcurrencyWhile() calls are nested too deeply."
+    ),
+    # the handle of a transaction that is over
+    *[
+        Row(f"{call} of a committed transaction", after_transaction(use), COMMITTED.format(call))
+        for call, use in {**HANDLE_USES, "rollback()": lambda txn: txn.rollback()}.items()
+    ],
+    *[
+        Row(
+            f"{call} of a transaction that was rolled back",
+            after_transaction(use, rolled_back=True),
+            f"Error: Cannot {call} on rolled back transaction",
+        )
+        for call, use in HANDLE_USES.items()
+    ],
+]
+
+
+@pytest.mark.parametrize("row", LATER_ROWS, ids=ids(LATER_ROWS))
+def test_a_wrong_transaction_block_or_timer_is_refused_and_changes_nothing(inside: Inside, row: Row) -> None:
+    check(inside, row)
+
+
+@pytest.mark.parametrize("number", [None, 0, -1, 99, 1.0, True, "1", [1], math.nan], ids=repr)
+@pytest.mark.parametrize("stop", [clearTimeout, clearInterval], ids=["clearTimeout", "clearInterval"])
+def test_clearing_what_is_no_timer_changes_nothing(inside: Inside, stop: Any, number: Any) -> None:
+    rang: list[int] = []
+
+    def body(_: Any) -> None:
+        assert setTimeout(lambda: rang.append(1), 5) == 1
+        stop(number)
+
+    inside(body)
+    inside.world.run_sync(inside.world.run_for(10))
+    assert rang == [1]
+
+
+def test_a_client_has_no_timers_but_may_clear_one(world: World) -> None:
+    async def client() -> str:
+        clearTimeout(1)
+        clearInterval(None)
+        with pytest.raises(WorldError) as raised:
+            setTimeout(print, 5)
+        return str(raised.value)
+
+    assert world.run_sync(world.spawn(client())) == (
+        "setTimeout() works inside an object; a client waits with scheduler.wait(ms)."
+    )
+
+
 # -- time ------------------------------------------------------------------------------------------
 
 
@@ -724,7 +932,7 @@ def span(call: str, given: str) -> str:
 
 SPANS: list[tuple[str, Any, str]] = [
     (f"{call}({given!r})", (call, given), says)
-    for call in ("scheduler.wait()", "spin()", "run_for()", "restart(downtime_ms=...)")
+    for call in ("scheduler.wait()", "setTimeout()", "setInterval()", "spin()", "run_for()", "restart(downtime_ms=...)")
     for given, says in (
         (-1, span(call, "-1")),
         (math.nan, span(call, "nan")),
@@ -746,6 +954,8 @@ def test_a_wrong_span_of_time_is_refused_and_the_clock_stands_still(
     before = world.now
     spend: dict[str, Callable[[], Any]] = {
         "scheduler.wait()": lambda: inside(lambda _: scheduler.wait(ms)),
+        "setTimeout()": lambda: inside(lambda _: setTimeout(print, ms)),
+        "setInterval()": lambda: inside(lambda _: setInterval(print, ms)),
         "spin()": lambda: inside(lambda _: spin(ms)),
         "run_for()": lambda: world.run_sync(world.run_for(ms)),
         "restart(downtime_ms=...)": lambda: world.run_sync(world.restart(downtime_ms=ms)),
@@ -971,6 +1181,25 @@ def test_endless_events_at_one_instant_end_with_a_sentence_and_the_world_is_usab
         assert world.run_sync(fresh.fine()) == "fine"
     world.run_sync(world.run_for(5))
     assert world.now == world.start + 5
+
+
+@pytest.mark.parametrize("how", ["setInterval", "setTimeout that sets itself"])
+def test_timers_of_0_ms_without_an_end_end_with_a_sentence_and_reset_the_object(how: str) -> None:
+    inside = limited(events_per_instant=500)
+    inside(prepare)
+
+    def again() -> None:
+        setTimeout(again)
+
+    inside.start(lambda _: (setInterval(lambda: None) if how == "setInterval" else setTimeout(again)) and None)
+    with pytest.raises(LimitError) as raised:
+        inside.world.run_sync(inside.world.run_for(5))
+    assert str(raised.value) == (
+        "500 events happened at one instant of virtual time in Probe/a: objects call each other without an end, or a "
+        "timer of 0 ms sets itself. They were reset; let time pass in between."
+    )
+    inside.world.run_sync(inside.world.run_for(5))
+    assert inside(state) == {**BEFORE, "memory": "lost"}
 
 
 def test_an_alarm_that_re_arms_for_ever_is_named_by_run_until_idle() -> None:
@@ -1459,6 +1688,18 @@ WORLD_ROWS: list[tuple[str, Callable[[Any], Any], str]] = [
             "world.run_for(ms)."
         ),
     ),
+    *[
+        (
+            f"{call} outside",
+            lambda _, do=do: do(),
+            f"WorldError: {call} works inside an object, while its world runs; outside use {instead}.",
+        )
+        for call, do, instead in (
+            ("setTimeout()", lambda: setTimeout(print, 5), "world.spawn(...) with scheduler.wait(ms)"),
+            ("setInterval()", lambda: setInterval(print, 5), "world.spawn(...) with scheduler.wait(ms)"),
+            ("clearTimeout()", lambda: clearTimeout(1), "a method of an object"),
+        )
+    ],
     (
         "spin outside",
         lambda _: spin(5),
@@ -1611,6 +1852,9 @@ def test_the_ctx_of_an_object_is_of_no_use_outside_of_its_own_methods(inside: In
         lambda o: o.ctx.storage.setAlarm(5),
         lambda o: o.ctx.blockConcurrencyWhile(o.do),
         lambda o: o.ctx.storage.transactionSync(lambda: None),
+        lambda o: o.ctx.storage.transaction(lambda: None),
+        lambda o: o.ctx.waitUntil(o.ctx.storage.sync()),
+        lambda o: o.ctx.abort("from outside"),
         lambda o: o.ctx.storage.sync(),
         lambda o: o.ctx.storage.deleteAll(),
     ]
@@ -1647,6 +1891,11 @@ WORLDS: list[tuple[dict[str, Any], str]] = [
     ({"alarm_lateness_ms": "late"}, f"TypeError: World(alarm_lateness_ms='late'): expected a number of ms, {DRAW}"),
     ({"eviction_ms": -1}, "ValueError: World(eviction_ms=...) takes a number of milliseconds, 0 or more, not -1."),
     ({"eviction_ms": "10 s"}, "TypeError: World(eviction_ms=...) takes a number of milliseconds, not str."),
+    ({"commit_ms": -1}, "ValueError: World(commit_ms=...) takes a number of milliseconds, 0 or more, not -1."),
+    ({"commit_ms": math.nan}, "ValueError: World(commit_ms=...) takes a number of milliseconds, 0 or more, not nan."),
+    ({"commit_ms": "5"}, "TypeError: World(commit_ms=...) takes a number of milliseconds, not str."),
+    ({"commit_ms": None}, "TypeError: World(commit_ms=...) takes a number of milliseconds, not NoneType."),
+    ({"commit_ms": True}, "TypeError: World(commit_ms=...) takes a number of milliseconds, not bool."),
     ({"limits": 5}, "TypeError: World(limits=5): expected Limits(...) or a dict of the limits to change."),
     (
         {"limits": {"keys_per_call": -1}},

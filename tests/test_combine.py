@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -129,6 +130,22 @@ def test_the_members_of_a_gather_go_when_the_object_dies(inside: Inside) -> None
         inside.world.run_sync(call)
     inside.world.run_sync(inside.world.run_for(100))
     assert ended == ["finally", "finally"]
+
+
+def test_the_members_that_follow_one_which_ends_the_object_are_never_begun(inside: Inside) -> None:
+    begun: list[str] = []
+
+    async def aborting(o: Any) -> None:
+        begun.append("aborting")
+        o.ctx.abort("now")
+
+    async def following() -> None:
+        begun.append("following")
+
+    with pytest.raises(Error, match="now"):
+        inside(lambda o: gather(aborting(o), following()))
+    gc.collect()  # a coroutine that was left lying would warn here
+    assert begun == ["aborting"]
 
 
 def test_calls_made_outside_are_gathered_too(inside: Inside) -> None:

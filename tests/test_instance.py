@@ -7,11 +7,30 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, DurableObject, Error, Limits, World, all_settled, fetch, gather, scheduler, spin
+from durable_mini import (
+    Date,
+    DeadlockError,
+    DurableObject,
+    DurableObjectState,
+    Error,
+    Limits,
+    World,
+    all_settled,
+    fetch,
+    gather,
+    race,
+    scheduler,
+    setTimeout,
+    spin,
+)
 from durable_mini.limits import WORLD_START_MS
 from tests.conftest import Inside, kinds
 
 LOST = "Network connection lost."
+TOO_LONG = (
+    "A call to blockConcurrencyWhile() in a Durable Object waited for too long. The call was canceled and the Durable "
+    "Object was reset."
+)
 
 
 def run_for(inside: Inside, ms: float) -> None:
@@ -142,28 +161,55 @@ def test_after_thirty_seconds_a_block_is_cancelled_and_the_object_reset(world: W
     stub: Any = world.namespace(Slow).getByName("a")
     with pytest.raises(Error) as raised:
         world.run_sync(stub.hold())
-    assert str(raised.value) == (
-        "A call to blockConcurrencyWhile() in a Durable Object waited for too long. The call was canceled and the "
-        "Durable Object was reset."
-    )
+    assert str(raised.value) == TOO_LONG
     assert flags(raised.value) == (False, False, True, True)
     assert world.now == world.start + 30_000
     fresh: Any = world.namespace(Slow).getByName("a")
     assert world.run_sync(fresh.fine()) == "fine"
 
 
-def test_calling_oneself_within_a_block_hangs_until_the_limit_and_without_one_works(inside: Inside) -> None:
-    def call_self(_: Any) -> Any:
-        return inside.start(lambda _: "reached")
+@pytest.mark.parametrize("how", ["itself", "another that calls back"])
+@pytest.mark.parametrize("where", ["a call", "a run of the alarm"])
+def test_calling_back_within_a_block_hangs_until_the_limit_and_without_one_works(
+    inside: Inside, where: str, how: str
+) -> None:
+    ends: list[Any] = []
 
-    assert inside(call_self) == "reached"
-    with pytest.raises(Error, match="waited for too long"):
-        inside(lambda o: o.ctx.blockConcurrencyWhile(lambda: call_self(o)))
-    assert inside.world.now - WORLD_START_MS == 30_000
+    def call(_: Any = None) -> Any:
+        if how == "itself":
+            return inside.start(lambda _: "reached")
+        return inside.start(lambda _: inside.start(lambda _: "reached"), "b")
+
+    async def plain(_: Any, _info: Any = None) -> None:
+        ends.append(await call())
+
+    async def blocking(o: Any, _info: Any = None) -> None:
+        ends.append(await o.ctx.blockConcurrencyWhile(call))
+
+    if where == "a call":
+        inside(plain)
+        with pytest.raises(Error) as raised:
+            inside(blocking)
+        assert (str(raised.value), flags(raised.value)) == (TOO_LONG, (False, False, True, True))
+        assert inside.world.now - WORLD_START_MS == 30_000
+    else:
+        inside.on_alarm = plain
+        inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+        run_for(inside, 20)
+        inside.on_alarm = blocking
+        inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 30))
+        run_for(inside, 31_000)
+        failed = inside.world.trace.events(kind="alarm.failed")
+        assert [(event.ms, event.detail["message"]) for event in failed] == [(30_031, f"Error: {TOO_LONG}")]
+        assert inside.world.trace.events(kind="alarm.retry_scheduled")[0].detail["counted"] is True
+    assert ends == ["reached"]
+    inside.on_alarm = lambda _o, _info: None
+    assert inside(call) == "reached"
 
 
-def test_blocks_nest_up_to_their_limit() -> None:
-    inside = Inside(World(limits=Limits(block_nesting=3)))
+@pytest.mark.parametrize("limit", [3, 64])
+def test_blocks_nest_up_to_their_limit_and_one_more_resets_the_object(limit: int) -> None:
+    inside = Inside(World() if limit == 64 else World(limits=Limits(block_nesting=limit)))
 
     async def deep(o: Any, levels: int) -> int:
         if levels == 0:
@@ -171,9 +217,27 @@ def test_blocks_nest_up_to_their_limit() -> None:
         inner: int = await o.ctx.blockConcurrencyWhile(lambda: deep(o, levels - 1))
         return inner + 1
 
-    assert inside(lambda o: deep(o, 3)) == 3
-    with pytest.raises(Error, match=r"^blockConcurrencyWhile\(\) calls are nested too deeply\."):
-        inside(lambda o: deep(o, 4))
+    assert inside(lambda o: deep(o, limit)) == limit
+    inside(lambda o: setattr(o, "memory", 1))
+    with pytest.raises(Error, match=r"^blockConcurrencyWhile\(\) calls are nested too deeply\.") as raised:
+        inside(lambda o: deep(o, limit + 1))
+    assert flags(raised.value) == (False, False, False, True)
+    assert inside(lambda o: hasattr(o, "memory")) is False
+
+
+def test_a_block_may_catch_that_one_within_it_was_nested_too_deeply() -> None:
+    inside = Inside(World(limits=Limits(block_nesting=1)))
+
+    async def outer(o: Any) -> str:
+        try:
+            await o.ctx.blockConcurrencyWhile(lambda: None)
+        except Error as error:
+            return error.message
+        return "nested"
+
+    assert inside(lambda o: o.ctx.blockConcurrencyWhile(lambda: outer(o))) == (
+        "blockConcurrencyWhile() calls are nested too deeply."
+    )
 
 
 @pytest.mark.parametrize("callback", ["a promise", "a value", "a coroutine", "a call"])
@@ -205,6 +269,78 @@ def test_a_block_whose_promise_fails_resets_the_object(inside: Inside) -> None:
     with pytest.raises(ValueError, match="there") as raised:
         inside(lambda o: o.ctx.blockConcurrencyWhile(lambda: inside.start(boom, "b")))
     assert raised.value.durableObjectReset is True  # type: ignore[attr-defined]  # the flag crossed
+
+
+def test_a_block_is_written_as_a_decorator_too(world: World) -> None:
+    class Loading(DurableObject):
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+
+            state: DurableObjectState = ctx
+
+            @state.blockConcurrencyWhile
+            async def load() -> None:
+                await scheduler.wait(5)
+                self.value = await ctx.storage.get("value", default="first")
+
+        async def change(self, value: str) -> list[Any]:
+            before = self.value
+
+            @self.ctx.blockConcurrencyWhile
+            async def changed() -> str:
+                await scheduler.wait(5)
+                await self.ctx.storage.put("value", value)
+                return value
+
+            self.value = await changed
+            return [before, self.value, now()]
+
+    stub: Any = world.namespace(Loading).getByName("a")
+    assert world.run_sync(stub.change("second")) == ["first", "second", 10]
+    world.evict(stub)
+    assert world.run_sync(stub.change("third")) == ["second", "third", 20]
+
+
+def test_the_callback_of_a_block_starts_in_a_later_turn(inside: Inside) -> None:
+    async def body(o: Any) -> list[str]:
+        order: list[str] = []
+        over = o.ctx.blockConcurrencyWhile(lambda: order.append("callback"))
+        order.append("asked for")
+        await over
+        order.append("over")
+        return order
+
+    assert inside(body) == ["asked for", "callback", "over"]
+
+
+def test_an_alarm_that_waited_behind_a_block_which_took_too_long_runs_two_seconds_later_as_a_first_run() -> None:
+    inside = Inside(World(jitter=0, alarm_lateness_ms=0))
+    infos: list[tuple[int, int, bool]] = []
+    inside.on_alarm = lambda _o, info: infos.append((now(), info.retryCount, info.isRetry))
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10_000))
+    holder = inside.start(lambda o: o.ctx.blockConcurrencyWhile(lambda: scheduler.wait(40_000)))
+    with pytest.raises(Error, match="waited for too long"):
+        inside.world.run_sync(holder)
+    run_for(inside, 60_000)
+    assert infos == [(32_000, 0, False)]
+
+
+def test_a_due_alarm_is_cancelled_when_the_block_it_waits_for_moves_or_deletes_it() -> None:
+    for change in ("later", "delete"):
+        inside = Inside(World(jitter=0, alarm_lateness_ms=0))
+
+        async def block(o: Any, change: str = change) -> None:
+            await scheduler.wait(100)
+            if change == "later":
+                await o.ctx.storage.setAlarm(WORLD_START_MS + 500)
+            else:
+                await o.ctx.storage.deleteAlarm()
+
+        inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 50))
+        inside(lambda o, block=block: o.ctx.blockConcurrencyWhile(lambda: block(o)))  # type: ignore[misc]
+        run_for(inside, 10_000)
+        runs = [event.ms for event in inside.world.trace.events(kind="alarm.dispatched")]
+        assert runs == ([500] if change == "later" else [])
 
 
 def test_a_constructor_may_hold_back_every_call_until_it_is_ready(world: World) -> None:
@@ -296,7 +432,74 @@ def test_a_constructor_that_fails_at_alarm_dispatch_is_retried_uncounted() -> No
     assert world.run_sync(fresh.ran()) == [60_000 + 2_000 + 4_000 + 8_000, 0, False]
 
 
+@pytest.mark.parametrize("where", ["the constructor", "alarm()"])
+def test_the_limit_of_a_block_counts_as_a_failure_in_alarm_and_not_in_a_constructor(where: str) -> None:
+    world = World(jitter=0, alarm_lateness_ms=0)
+    infos: list[tuple[int, int, bool]] = []
+
+    class Slow(DurableObject):
+        slow = False
+
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+            if where == "the constructor" and Slow.slow:
+                ctx.blockConcurrencyWhile(self.wait)
+
+        async def wait(self) -> None:
+            Slow.slow = False
+            await scheduler.wait(40_000)
+
+        async def arm(self) -> None:
+            await self.ctx.storage.setAlarm(Date.now() + 60_000)
+
+        async def alarm(self, alarm_info: Any) -> None:
+            infos.append((now(), alarm_info.retryCount, alarm_info.isRetry))
+            if where == "alarm()" and Slow.slow:
+                await self.ctx.blockConcurrencyWhile(self.wait)
+
+    stub: Any = world.namespace(Slow).getByName("a")
+    world.run_sync(stub.arm())
+    world.run_sync(world.run_for(30_000))  # evicted
+    Slow.slow = True
+    world.run_sync(world.run_for(200_000))
+    if where == "alarm()":
+        assert infos == [(60_000, 0, False), (92_000, 1, True)]
+    else:
+        assert infos == [(92_000, 0, False)]
+
+
 # -- alarms --------------------------------------------------------------------------------------------------
+
+
+def test_a_constructor_that_arms_from_an_overdue_row_after_an_eviction_defeats_the_limit_of_retries() -> None:
+    world = World(jitter=0, alarm_lateness_ms=0)
+    retries: list[int] = []
+
+    class Ensuring(DurableObject):
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+            ctx.blockConcurrencyWhile(self.ensure)
+
+        async def ensure(self) -> None:
+            current = await self.ctx.storage.getAlarm()
+            overdue = WORLD_START_MS + 5
+            if current is None or overdue < current:
+                await self.ctx.storage.setAlarm(overdue)
+
+        async def begin(self) -> None:
+            pass
+
+        async def alarm(self, alarm_info: Any) -> None:
+            retries.append(alarm_info.retryCount)
+            raise ValueError("always")
+
+    world.run_sync(world.run_for(10))  # the row is overdue from the beginning
+    stub: Any = world.namespace(Ensuring).getByName("a")
+    world.run_sync(stub.begin())
+    world.run_sync(world.run_for(300_000))
+    # the back-off of 16 s is longer than an idle object stays in memory: a new instance arms anew, and all begins again
+    assert retries[:12] == [0, 1, 2, 3] * 3
+    assert kinds(world, "alarm.abandoned") == []
 
 
 def test_an_alarm_that_returns_a_promise_is_over_when_it_settles(world: World) -> None:
@@ -414,7 +617,11 @@ def test_an_object_is_evicted_after_ten_idle_seconds_and_loses_its_memory(inside
     assert [event.ms for event in inside.world.trace.events(kind="object.evicted")] == [19_800]
 
 
-@pytest.mark.parametrize("busy", ["a call", "a timer nobody awaits", "a call of its own", "an alarm"])
+@pytest.mark.parametrize(
+    "busy",
+    ["a call", "a timer nobody awaits", "a call of its own", "an alarm", "waitUntil", "setTimeout", "a block",
+     "a transaction", "a fetch and then some"],
+)  # fmt: skip
 def test_an_object_with_something_under_way_is_not_evicted(inside: Inside, busy: str) -> None:
     async def body(o: Any) -> None:
         o.memory = "kept"
@@ -424,8 +631,22 @@ def test_an_object_with_something_under_way_is_not_evicted(inside: Inside, busy:
             scheduler.wait(30_000)
         elif busy == "a call of its own":
             inside.start(lambda _: scheduler.wait(30_000), "b")
+        elif busy == "waitUntil":
+            o.ctx.waitUntil(inside.start(lambda _: scheduler.wait(30_000), "b"))
+        elif busy == "setTimeout":
+            setTimeout(lambda: None, 30_000)
+        elif busy == "a block":
+            o.ctx.blockConcurrencyWhile(lambda: scheduler.wait(29_999))
+        elif busy == "a transaction":
+            o.ctx.storage.transaction(lambda: scheduler.wait(29_999))
+        elif busy == "a fetch and then some":
+            o.ctx.waitUntil(fetched())
         else:
             await o.ctx.storage.setAlarm(WORLD_START_MS + 5)
+
+    async def fetched() -> None:
+        for _ in range(1_490):
+            await fetch("https://x.example")
 
     inside.on_alarm = lambda _o, _info: scheduler.wait(30_000)
     inside.start(body)
@@ -518,14 +739,6 @@ def test_a_finally_that_awaits_holds_nobody_up(inside: Inside) -> None:
     run_for(inside, 10)
     inside.world.crash(inside.stub())
     assert inside(lambda _: "fine") == "fine"
-
-
-def test_the_effect_of_a_fetch_happens_though_its_object_has_died(inside: Inside) -> None:
-    inside.start(lambda _: fetch("https://x.example/pay"))
-    run_for(inside, 5)
-    inside.world.crash(inside.stub())
-    run_for(inside, 100)
-    assert kinds(inside.world, "effect") == ["effect.called", "effect.applied", "effect.lost"]
 
 
 def test_a_crash_while_an_alarm_waits_is_retried_and_not_counted(inside: Inside) -> None:
@@ -641,3 +854,365 @@ def test_a_constructor_may_set_an_alarm_that_nobody_handles_and_nobody_runs_it(w
     assert [event.kind for event in world.trace.events(kind="alarm")] == ["alarm.set", "alarm.cancelled"]
     with pytest.raises(TypeError, match=r"must have an alarm\(\) handler"):
         world.run_sync(stub.arm())
+
+
+# -- abort ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((), "Application called abort() to reset Durable Object."),
+        (("why",), "why"),
+        (("",), ""),
+        ((None,), "null"),
+        ((5,), "5"),
+        ((ValueError("an error"),), "an error"),
+    ],
+    ids=repr,
+)
+def test_an_abort_tells_its_reason_to_everybody_and_loses_memory(
+    inside: Inside, given: tuple[Any, ...], message: str
+) -> None:
+    def body(o: Any) -> None:
+        o.ctx.abort(*given)
+
+    async def cell() -> list[Any]:
+        bystander = inside.start(lambda _: scheduler.wait(1_000))
+        aborting = inside.start(body)
+        waiting = inside.start(lambda _: "a new instance")
+        return [end.value or (end.reason.message, flags(end.reason))  # type: ignore[union-attr]  # what crossed has one
+                for end in await all_settled(bystander, aborting, waiting)]  # fmt: skip
+
+    inside(lambda o: setattr(o, "memory", 1))
+    told = (message, (False, False, False, True))
+    assert inside.world.run_sync(cell()) == [told, told, "a new instance"]
+    assert inside(lambda o: hasattr(o, "memory")) is False
+    assert kinds(inside.world, "object.reset") == ["object.reset"]
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_an_abort_loses_every_write_of_its_turn_and_no_earlier_one(inside: Inside, awaited: bool) -> None:
+    async def body(o: Any) -> None:
+        o.ctx.storage.kv.put("an earlier turn", 1)
+        await scheduler.wait(5)
+        promise = o.ctx.storage.put("this turn", 1)
+        if awaited:
+            await promise
+        o.ctx.storage.sql.exec("CREATE TABLE t (x)")
+        o.ctx.storage.setAlarm(WORLD_START_MS + 100)
+        o.ctx.abort("now")
+
+    with pytest.raises(Error, match="now"):
+        inside(body)
+    assert stored(inside) == {"an earlier turn": 1}
+    run_for(inside, 1_000)
+    assert kinds(inside.world, "alarm.dispatched") == []
+
+
+def test_sync_before_an_abort_keeps_what_was_written_before_it(inside: Inside) -> None:
+    async def body(o: Any) -> None:
+        o.ctx.storage.kv.put("before sync", 1)
+        await o.ctx.storage.sync()
+        o.ctx.storage.kv.put("after sync", 1)
+        o.ctx.abort("now")
+
+    with pytest.raises(Error, match="now"):
+        inside(body)
+    assert stored(inside) == {"before sync": 1}
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_an_abort_does_not_bring_back_what_deleteAll_removed(inside: Inside, awaited: bool) -> None:
+    async def body(o: Any) -> None:
+        promise = o.ctx.storage.deleteAll()
+        if awaited:
+            await promise
+        o.ctx.abort("now")
+
+    inside(lambda o: o.ctx.storage.put("k", 1))
+    with pytest.raises(Error, match="now"):
+        inside(body)
+    assert stored(inside) == {}
+
+
+def test_nothing_runs_on_after_an_abort_and_nothing_catches_it(inside: Inside) -> None:
+    ran: list[str] = []
+
+    async def other_task() -> None:
+        await scheduler.wait(0)
+        ran.append("another task")
+
+    async def body(o: Any) -> None:
+        o.ctx.waitUntil(other_task())
+        try:
+            o.ctx.abort("now")
+        except Exception:  # noqa: BLE001 - that it catches nothing is the point
+            ran.append("caught")
+        finally:
+            ran.append("finally")
+            o.ctx.storage.kv.put("late", 1)
+            ran.append("after a call in finally")
+
+    with pytest.raises(Error, match="now"):
+        inside(body)
+    run_for(inside, 100)
+    assert ran == ["finally"]
+    assert stored(inside) == {}
+
+
+WHERE_TO_ABORT: dict[str, Callable[[Any, Callable[[], Any]], Any]] = {
+    "a call": lambda _, abort: abort(),
+    "transactionSync": lambda o, abort: o.ctx.storage.transactionSync(abort),
+    "a block": lambda o, abort: o.ctx.blockConcurrencyWhile(abort),
+    "a transaction": lambda o, abort: o.ctx.storage.transaction(abort),
+    "a nested transaction": lambda o, abort: o.ctx.storage.transaction(lambda: o.ctx.storage.transaction(abort)),
+    "a timer": lambda _, abort: setTimeout(abort, 5) and scheduler.wait(50),
+    "waitUntil": lambda o, abort: o.ctx.waitUntil(later(abort)) or scheduler.wait(50),
+}
+
+
+async def later(do: Callable[[], Any]) -> None:
+    await scheduler.wait(5)
+    do()
+
+
+@pytest.mark.parametrize("where", WHERE_TO_ABORT)
+def test_an_abort_resets_the_object_wherever_it_is_called(inside: Inside, where: str) -> None:
+    def body(o: Any) -> Any:
+        def abort() -> None:
+            o.ctx.storage.kv.put("lost", 1)
+            o.ctx.abort("from here")
+
+        return WHERE_TO_ABORT[where](o, abort)
+
+    with pytest.raises(Error) as raised:
+        inside(body)
+    assert (raised.value.message, flags(raised.value)) == ("from here", (False, False, False, True))
+    assert stored(inside) == {}
+    assert kinds(inside.world, "object")[:2] == ["object.constructed", "object.reset"]
+    assert inside.world._find("Probe/a").database.explicit == 0
+
+
+@pytest.mark.parametrize("who", ["the run itself", "a request during the run"])
+@pytest.mark.parametrize("retry", [True, False])
+def test_an_aborted_run_is_retried_and_counted_unless_that_is_refused(retry: bool, who: str) -> None:
+    inside = Inside(World(jitter=0, alarm_lateness_ms=0))
+    infos: list[tuple[int, int, bool]] = []
+
+    async def handler(o: Any, info: Any) -> None:
+        infos.append((now(), info.retryCount, info.isRetry))
+        if info.isRetry:
+            return
+        if who == "the run itself":
+            o.ctx.abort("now", retryAlarm=retry)
+        await scheduler.wait(100)
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    run_for(inside, 50)
+    if who != "the run itself":
+        with pytest.raises(Error, match="now"):
+            inside(lambda o: o.ctx.abort("now", retryAlarm=retry))
+    run_for(inside, 100_000)
+    aborted_at = 10 if who == "the run itself" else 50
+    assert infos == [(10, 0, False), *([(aborted_at + 2_000, 1, True)] if retry else [])]
+    assert inside(lambda o: o.ctx.storage.getAlarm()) is None
+
+
+@pytest.mark.parametrize("retry", [True, False])
+def test_an_abort_leaves_an_alarm_that_is_not_running_alone(inside: Inside, retry: bool) -> None:
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 500))
+    with pytest.raises(Error, match="now"):
+        inside(lambda o: o.ctx.abort("now", retryAlarm=retry))
+    run_for(inside, 1_000)
+    assert [event.ms for event in inside.world.trace.events(kind="alarm.dispatched")] == [501]
+
+
+def test_an_abort_in_a_constructor_is_told_and_the_next_stub_constructs_anew(world: World) -> None:
+    class Aborting(DurableObject):
+        made = 0
+
+        def __init__(self, ctx: Any, env: Any) -> None:
+            super().__init__(ctx, env)
+            Aborting.made += 1
+            ctx.storage.kv.put("made", Aborting.made)
+            if Aborting.made == 1:
+                ctx.abort("not yet")
+
+        async def look(self) -> dict[str, Any]:
+            return dict(self.ctx.storage.kv.list())
+
+    first: Any = world.namespace(Aborting).getByName("a")
+    with pytest.raises(Error) as raised:
+        world.run_sync(first.look())
+    assert (raised.value.message, flags(raised.value)) == ("not yet", (False, False, False, True))
+    second: Any = world.namespace(Aborting).getByName("a")
+    assert world.run_sync(second.look()) == {"made": 2}
+
+
+def test_the_abort_of_a_called_object_reaches_the_outer_caller_with_flags_of_another_object(inside: Inside) -> None:
+    async def calling(o: Any) -> None:
+        o.memory = "kept"
+        await inside.start(lambda o: o.ctx.abort("of b"), "b")
+
+    with pytest.raises(Error) as raised:
+        inside(calling)
+    assert (raised.value.message, flags(raised.value)) == ("of b", (True, False, False, True))
+    assert inside(lambda o: o.memory) == "kept"
+
+
+# -- waitUntil -------------------------------------------------------------------------------------------------------
+
+
+def test_a_reply_does_not_wait_for_waitUntil_and_its_writes_are_kept(inside: Inside) -> None:
+    async def work(o: Any) -> None:
+        await scheduler.wait(1_000)
+        o.ctx.storage.kv.put("done", now())
+
+    def body(o: Any) -> str:
+        o.ctx.waitUntil(work(o))
+        return "answered"
+
+    assert inside(body) == "answered"
+    assert inside.world.now == WORLD_START_MS
+    run_for(inside, 2_000)
+    assert stored(inside) == {"done": 1_000}
+
+
+@pytest.mark.parametrize("what", ["a coroutine", "a call", "a fetch", "gather", "what is settled already"])
+def test_waitUntil_takes_whatever_can_be_awaited_and_returns_nothing(inside: Inside, what: str) -> None:
+    def body(o: Any) -> Any:
+        given: dict[str, Callable[[], Any]] = {
+            "a coroutine": lambda: later(lambda: None),
+            "a call": lambda: inside.start(lambda _: 1, "b"),
+            "a fetch": lambda: fetch("https://x.example"),
+            "gather": lambda: gather(scheduler.wait(1), later(lambda: None)),
+            "what is settled already": lambda: o.ctx.storage.get("k"),
+        }
+        return o.ctx.waitUntil(given[what]())
+
+    assert inside(body) is None
+    inside.world.run_sync(inside.world.run_until_idle())
+    inside.world.evict(inside.stub())  # nothing is under way any more
+
+
+def test_the_error_of_waitUntil_is_told_to_nobody_and_stands_in_the_trace(inside: Inside) -> None:
+    async def boom() -> None:
+        await scheduler.wait(5)
+        raise ValueError("in the background")
+
+    inside(lambda o: setattr(o, "memory", "kept"))
+    inside(lambda o: o.ctx.waitUntil(boom()))
+    run_for(inside, 100)
+    told = [(event.ms, event.detail) for event in inside.world.trace.events(kind="promise.unhandled")]
+    assert told == [(5, {"promise": "waitUntil(boom())", "message": "ValueError: in the background"})]
+    assert inside(lambda o: o.memory) == "kept"
+
+
+def test_the_idle_clock_starts_when_the_last_waitUntil_is_over(inside: Inside) -> None:
+    def body(o: Any) -> None:
+        o.ctx.waitUntil(later(lambda: None))
+        o.ctx.waitUntil(scheduler.wait(20_000))
+
+    inside(body)
+    run_for(inside, 100_000)
+    assert [event.ms for event in inside.world.trace.events(kind="object.evicted")] == [30_000]
+
+
+def test_an_object_that_waits_for_what_never_comes_stays_in_memory_and_the_world_becomes_idle(world: World) -> None:
+    class Waiting(DurableObject):
+        async def begin(self) -> None:
+            self.never = self.env.WAITING.getByName("other").ask()
+            self.ctx.waitUntil(self.never)
+
+        async def ask(self) -> Any:
+            return await self.env.WAITING.getByName("a").wait()
+
+        async def wait(self) -> Any:
+            return await self.never
+
+    stub: Any = world.bind("WAITING", Waiting).getByName("a")
+    world.run_sync(stub.begin())
+    world.run_sync(world.run_until_idle())
+    world.run_sync(world.run_for(1_000_000))
+    assert kinds(world, "object.evicted") == []
+
+
+def test_a_run_ends_and_the_next_alarm_runs_without_waiting_for_waitUntil(inside: Inside) -> None:
+    runs: list[int] = []
+
+    async def handler(o: Any, _info: Any) -> None:
+        runs.append(now())
+        o.ctx.waitUntil(scheduler.wait(1_000))
+        if len(runs) == 1:
+            await o.ctx.storage.setAlarm(WORLD_START_MS + 100)
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    run_for(inside, 500)
+    assert runs == [11, 101]
+
+
+def test_other_events_come_in_while_waitUntil_works(inside: Inside) -> None:
+    inside(lambda o: o.ctx.waitUntil(scheduler.wait(1_000)))
+    assert inside(lambda _: now()) == 0
+
+
+# -- deadlocks ----------------------------------------------------------------------------------------------------
+
+
+class Ring(DurableObject):
+    """Objects that wait for each other in a ring."""
+
+    async def begin(self, ring: list[str]) -> Any:
+        self.answer = self.env.RING.getByName(ring[1]).ask(ring[1:])
+        return await self.answer
+
+    async def ask(self, ring: list[str]) -> Any:
+        if len(ring) == 1:
+            return await self.env.RING.getByName("a").wait()
+        return await self.env.RING.getByName(ring[1]).ask(ring[1:])
+
+    async def wait(self) -> Any:
+        return await self.answer
+
+    async def gathered(self, ring: list[str]) -> Any:
+        self.answer = self.env.RING.getByName(ring[1]).ask(ring[1:])
+        return await gather(race(self.answer))
+
+
+@pytest.mark.parametrize(
+    ("ring", "chain"),
+    [
+        (["a", "a"], "Ring/a.ask() waits for Ring/a.wait()"),
+        (["a", "b"], "Ring/b.ask() waits for Ring/a.wait()"),
+        (["a", "b", "c", "d"], "Ring/b.ask() waits for Ring/c.ask() waits for Ring/d.ask() waits for Ring/a.wait()"),
+    ],
+    ids=["itself", "two", "four"],
+)
+def test_a_deadlock_is_told_with_everybody_who_waits_for_whom(world: World, ring: list[str], chain: str) -> None:
+    stub: Any = world.bind("RING", Ring).getByName("a")
+    with pytest.raises(DeadlockError) as raised:
+        world.run_sync(stub.begin(ring))
+    assert str(raised.value) == (
+        f"Ring/a.begin() waits for {chain}, which waits for Ring/{ring[1]}.ask() can never settle: nothing is left to "
+        "run in World(seed=1). Settle it from an event that is still to come, or do not await it."
+    )
+
+
+def test_a_deadlock_is_told_through_gather_and_race(world: World) -> None:
+    stub: Any = world.bind("RING", Ring).getByName("a")
+    with pytest.raises(DeadlockError, match=r"Ring/b\.ask\(\) waits for Ring/a\.wait\(\)"):
+        world.run_sync(stub.gathered(["a", "b"]))
+
+
+def test_within_a_block_a_deadlock_is_ended_by_the_limit_instead(world: World) -> None:
+    class Blocking(Ring):
+        async def begin(self, ring: list[str]) -> Any:
+            return await self.ctx.blockConcurrencyWhile(lambda: Ring.begin(self, ring))
+
+    stub: Any = world.bind("RING", Blocking).getByName("a")
+    with pytest.raises(Error) as raised:
+        world.run_sync(stub.begin(["a", "b"]))
+    assert raised.value.message == TOO_LONG

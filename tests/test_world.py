@@ -10,7 +10,19 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, DurableObject, Error, Request, Response, World, WorldError, gather, scheduler, spin
+from durable_mini import (
+    Date,
+    DurableObject,
+    Error,
+    Request,
+    Response,
+    World,
+    WorldError,
+    fetch,
+    gather,
+    scheduler,
+    spin,
+)
 from durable_mini.limits import WORLD_START_MS
 from tests.conftest import Inside, kinds
 
@@ -248,6 +260,151 @@ def test_a_handler_cut_by_a_restart_runs_again_as_a_first_run(inside: Inside) ->
     assert infos == [(0, False)] * 3
     assert inside(lambda o: o.ctx.storage.get("effect")) == 3
     assert inside(lambda o: o.ctx.storage.getAlarm()) is None
+
+
+def test_a_client_that_hangs_up_stops_nothing(inside: Inside) -> None:
+    done: list[str] = []
+
+    async def nested(_: Any) -> None:
+        for _ in range(1_000):  # more than one slice, so that the host's loop can cancel the cell
+            await scheduler.wait(1)
+        done.append("the nested call")
+
+    async def handler(o: Any) -> None:
+        await inside.start(nested, "b")
+        await fetch("https://x.example")
+        await o.ctx.storage.put("done", 1)
+        done.append("the handler")
+
+    async def notebook() -> bool:
+        async def cell() -> None:
+            await inside.start(handler)
+
+        waiting = asyncio.create_task(cell())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        return waiting.cancelled()
+
+    assert asyncio.run(notebook())
+    assert done == []
+    inside.world.run_sync(inside.world.run_until_idle())
+    assert done == ["the nested call", "the handler"]
+    assert kinds(inside.world, "effect")[-1] == "effect.answered"
+    assert inside(lambda o: o.ctx.storage.get("done")) == 1
+
+
+# -- a process that is asked to stop ----------------------------------------------------------------------------
+
+
+def end_of(world: World, call: Any) -> list[Any]:
+    """How a call ends: its value, or its error's message, retryable and durableObjectReset."""
+    try:
+        return [world.run_sync(call)]
+    except Error as error:
+        return [error.message, error.retryable, error.durableObjectReset]
+
+
+CUT = ["Network connection lost.", True, False]
+
+
+def test_a_drained_stop_answers_calls_in_flight_and_takes_no_more(inside: Inside) -> None:
+    world = inside.world
+
+    async def calling_another(_: Any) -> Any:
+        await scheduler.wait(200)
+        return await inside.start(lambda _: "from within", "b")
+
+    async def late() -> Any:
+        await scheduler.wait(100)
+        return await inside.start(lambda _: "too late", "c")
+
+    in_flight = inside.start(lambda _: scheduler.wait(1_500))
+    nested = inside.start(calling_another)
+    latecomer = world.spawn(late())
+    world.run_sync(world.run_for(10))
+    world.run_sync(world.restart(drain=True))
+    assert world.now == WORLD_START_MS + 1_500
+    assert end_of(world, in_flight) == [None]
+    assert end_of(world, nested) == ["from within"]  # what objects call is still served
+    assert end_of(world, latecomer) == CUT
+    assert kinds(world, "object", "Probe/c") == []
+    assert inside(lambda _: "fine") == "fine"
+
+
+def test_a_drained_stop_waits_five_seconds_at_most() -> None:
+    inside = Inside(World(seed=1))
+    ends = [inside.start(lambda _, ms=ms: scheduler.wait(ms)) for ms in (4_999, 5_001)]  # type: ignore[misc]
+    inside.world.run_sync(inside.world.restart(downtime_ms=100, drain=True))
+    assert inside.world.now == WORLD_START_MS + 5_100
+    assert [end_of(inside.world, end) for end in ends] == [[None], CUT]
+
+
+def test_a_drained_stop_with_nobody_waiting_stops_at_once_and_cuts_a_running_alarm(inside: Inside) -> None:
+    infos: list[tuple[int, int, bool]] = []
+
+    async def handler(_o: Any, info: Any) -> None:
+        infos.append((Date.now() - WORLD_START_MS, info.retryCount, info.isRetry))
+        await scheduler.wait(1_000)
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    inside.world.run_sync(inside.world.run_for(500))
+    inside.world.run_sync(inside.world.restart(drain=True))
+    assert inside.world.now == WORLD_START_MS + 500
+    inside.world.run_sync(inside.world.run_for(5_000))
+    assert infos == [(11, 0, False), (501, 0, False)]
+
+
+def test_an_alarm_that_ends_while_calls_are_drained_is_not_repeated(inside: Inside) -> None:
+    runs: list[int] = []
+
+    async def handler(_o: Any, _info: Any) -> None:
+        runs.append(Date.now() - WORLD_START_MS)
+        await scheduler.wait(500)
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 10))
+    inside.start(lambda _: scheduler.wait(1_500), "b")
+    inside.world.run_sync(inside.world.run_for(100))
+    inside.world.run_sync(inside.world.restart(drain=True))
+    inside.world.run_sync(inside.world.run_for(10_000))
+    assert runs == [11]
+    assert inside(lambda o: o.ctx.storage.getAlarm()) is None
+
+
+def test_a_drained_stop_waits_for_replies_that_wait_for_a_commit() -> None:
+    inside = Inside(World(seed=1, commit_ms=100))
+    call = inside.start(lambda o: (o.ctx.storage.put("k", 1), "stored")[1])
+    inside.world.run_sync(inside.world.run_for(10))
+    inside.world.run_sync(inside.world.restart(drain=True))
+    assert inside.world.now == WORLD_START_MS + 100
+    assert end_of(inside.world, call) == ["stored"]
+    assert inside(lambda o: o.ctx.storage.get("k")) == 1
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_restart_that_is_cancelled_leaves_a_world_that_works(inside: Inside, drain: bool) -> None:
+    world = inside.world
+
+    async def busy() -> None:
+        for _ in range(3_000):  # more than one slice, so that the host's loop can cancel the cell
+            await scheduler.wait(1)
+
+    async def notebook() -> list[Any]:
+        inside.start(lambda _: scheduler.wait(3_000))
+        world.spawn(busy())
+        await world.run_for(1)
+        restarting = asyncio.create_task(world.restart(downtime_ms=10_000, drain=drain))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        restarting.cancel()
+        await asyncio.wait([restarting])
+        return [restarting.cancelled(), await inside.start(lambda _: "fine", "b")]
+
+    assert asyncio.run(notebook()) == [True, "fine"]
+    assert kinds(world, "process") == ([] if drain else ["process.stopped", "process.started"])
 
 
 def test_evicting_and_crashing_what_is_not_in_memory_does_nothing(inside: Inside) -> None:

@@ -17,6 +17,7 @@ from durable_mini.storage.alarm import AlarmSlot, alarm_time
 from durable_mini.storage.keyvalue import KeyValue, Missing
 from durable_mini.storage.sql import Sql
 from durable_mini.storage.transaction import DurableObjectTransaction
+from durable_mini.task import no_function
 
 if TYPE_CHECKING:
     from durable_mini.promise import Promise
@@ -221,7 +222,8 @@ class DurableObjectStorage:
         self._check()
         if not callable(closure):
             kind = type(closure).__name__
-            raise TypeError(f"transactionSync() takes a function, not a {kind}; pass a function without arguments.")
+            says = f"transactionSync() takes a function, not a {kind}; pass a function without arguments."
+            raise no_function(closure, says)
         if getattr(getattr(closure, "__code__", None), "co_flags", 0) & _IS_ASYNC:
             raise TypeError(
                 "transactionSync() takes a plain function; an async one would run after the transaction has ended."
@@ -262,7 +264,8 @@ class DurableObjectStorage:
         self._check()
         if not callable(closure):
             kind = type(closure).__name__
-            raise TypeError(f"transaction() takes an async function, not a {kind}; pass it without calling it.")
+            says = f"transaction() takes an async function, not a {kind}; pass it without calling it."
+            raise no_function(closure, says)
         txn = DurableObjectTransaction(self, self._database, self._slot)
         return self._host.transaction((lambda: closure(txn)) if _takes_txn(closure) else closure, txn)
 

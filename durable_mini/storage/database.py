@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 PAGE_SIZE: Final = 4096
 """SQLite's default, and what the real runtime reports (recording s19)."""
 
+RECORD_HEAD_BYTES: Final = 1_024
+"""What SQLite's limit of a value leaves for the rest of its row: 4 MiB and a byte were stored (recording s19)."""
+
 INTERRUPT_CHECK_OPS: Final = 20_000
 """Steps of SQLite's machine between two looks for an interrupt: well under a millisecond."""
 
@@ -137,7 +140,7 @@ class Database:
         self._own = connection.cursor()
         limits = self.limits
         for category, value in (
-            (sqlite3.SQLITE_LIMIT_LENGTH, limits.sql_value_bytes),
+            (sqlite3.SQLITE_LIMIT_LENGTH, limits.sql_value_bytes + RECORD_HEAD_BYTES),
             (sqlite3.SQLITE_LIMIT_SQL_LENGTH, limits.sql_bytes),
             (sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, limits.sql_parameters),
             (sqlite3.SQLITE_LIMIT_COLUMN, limits.sql_columns),

@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 
-from durable_mini import values
+from durable_mini import errors, values
 from durable_mini.alarms import Entry, Outcome, Scheduler, Status
+from durable_mini.gates import InputGate, Section
 from durable_mini.instance import Instance
 from durable_mini.storage.alarm import AlarmSlot
 from durable_mini.storage.api import DurableObjectStorage
 from durable_mini.storage.database import Database
 from durable_mini.storage.keyvalue import KeyValue
+from durable_mini.storage.transaction import DurableObjectTransaction
 from tests.properties import test_value_encoding
 from tests.properties.profile import SEARCH, CountingMachine, run
 from tests.properties.test_alarm_scheduler import AlarmSchedulerMachine
 from tests.properties.test_alarms_of_objects import AlarmsOfObjectsMachine
 from tests.properties.test_keyvalue import KeyValueMachine
+from tests.properties.test_transactions import TransactionsMachine
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
@@ -224,6 +227,93 @@ def moved_alarm_runs_when_the_old_one_was_due(patch: Patch) -> None:
 def test_a_bug_in_an_objects_alarm_is_found(plant: Plant, monkeypatch: Patch) -> None:
     plant(monkeypatch)
     assert_found(AlarmsOfObjectsMachine)
+
+
+# -- transactions -----------------------------------------------------------------------------
+
+
+def inner_rollback_keeps_what_was_written(patch: Patch) -> None:
+    patch.setattr(Database, "rollback_to", Database.release)
+
+
+def alarm_is_not_read_again_after_a_rollback(patch: Patch) -> None:
+    patch.setattr(AlarmSlot, "transaction_rolls_back", lambda self: self._touched.pop())
+
+
+def turns_commit_the_transaction_they_are_in(patch: Patch) -> None:
+    end_turn = Instance._end_turn
+
+    def end_turn_and_commit(self: Instance) -> None:
+        end_turn(self)
+        database = self.record.database
+        if self.alive and database.explicit == 1:  # a savepoint would not survive it
+            self.record.slot.commit()
+            database.begin()
+
+    patch.setattr(Instance, "_end_turn", end_turn_and_commit)
+
+
+def others_come_in_during_a_transaction(patch: Patch) -> None:
+    def admits_all(self: InputGate, _section: Section | None) -> bool:
+        return not self.busy
+
+    patch.setattr(InputGate, "admits", admits_all)
+
+
+def waiting_requests_come_in_before_the_transaction_goes_on(patch: Patch) -> None:
+    def continue_last(self: Instance, section: Section | None, settle: Callable[[Any], None], outcome: Any) -> None:
+        self.loop.soon(lambda _: self.enter(section, settle, outcome))
+
+    patch.setattr(Instance, "continue_first", continue_last)
+
+
+def abort_keeps_the_writes_of_its_turn(patch: Patch) -> None:
+    abort = Instance.abort
+
+    def commit_and_abort(self: Instance, message: str, *, retry_alarm: bool) -> None:
+        self.record.slot.commit()
+        abort(self, message, retry_alarm=retry_alarm)
+
+    patch.setattr(Instance, "abort", commit_and_abort)
+
+
+def rollback_closes_the_handle_and_undoes_nothing(patch: Patch) -> None:
+    def commit(self: DurableObjectTransaction) -> None:
+        self.commit()
+        self._refusal = errors.TRANSACTION_ROLLED_BACK
+
+    patch.setattr(DurableObjectTransaction, "rollback", commit)
+
+
+def scheduler_hears_of_an_alarm_before_its_transaction_is_committed(patch: Patch) -> None:
+    set_alarm = AlarmSlot.set
+
+    def set_and_tell(self: AlarmSlot, time: int) -> int:
+        stored = set_alarm(self, time)
+        if self._touched:
+            self._port.set(stored)
+        return stored
+
+    patch.setattr(AlarmSlot, "set", set_and_tell)
+
+
+@pytest.mark.property
+@pytest.mark.parametrize(
+    "plant",
+    [
+        inner_rollback_keeps_what_was_written,
+        alarm_is_not_read_again_after_a_rollback,
+        turns_commit_the_transaction_they_are_in,
+        others_come_in_during_a_transaction,
+        waiting_requests_come_in_before_the_transaction_goes_on,
+        abort_keeps_the_writes_of_its_turn,
+        rollback_closes_the_handle_and_undoes_nothing,
+        scheduler_hears_of_an_alarm_before_its_transaction_is_committed,
+    ],
+)
+def test_a_bug_in_transactions_is_found(plant: Plant, monkeypatch: Patch) -> None:
+    plant(monkeypatch)
+    assert_found(TransactionsMachine)
 
 
 # -- storage ----------------------------------------------------------------------------------

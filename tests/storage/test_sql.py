@@ -348,3 +348,13 @@ def test_a_half_read_cursor_does_not_outlive_deleteAll_nor_harm_the_end_of_its_o
     world.evict(stub)
     assert world.run_sync(stub.half()) == "SQLite query was canceled because the database was deleted."
     world.run_sync(world.close())
+
+
+@pytest.mark.parametrize("size", [4_194_304, 4_194_305])
+def test_a_blob_of_4_MiB_and_one_byte_more_are_stored_as_recorded(inside: Inside, size: int) -> None:
+    def body(o: Any) -> int:
+        o.ctx.storage.sql.exec("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(?))", size)
+        length: int = o.ctx.storage.sql.exec("SELECT length(x) AS n FROM t").one().n
+        return length
+
+    assert inside(body) == size
