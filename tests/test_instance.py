@@ -619,7 +619,7 @@ def test_an_object_is_evicted_after_ten_idle_seconds_and_loses_its_memory(inside
 
 @pytest.mark.parametrize(
     "busy",
-    ["a call", "a timer nobody awaits", "a call of its own", "an alarm", "waitUntil", "setTimeout", "a block",
+    ["a call", "a timer nobody awaits", "a call of its own", "an alarm", "a waitUntil", "a setTimeout", "a block",
      "a transaction", "a fetch and then some"],
 )  # fmt: skip
 def test_an_object_with_something_under_way_is_not_evicted(inside: Inside, busy: str) -> None:
@@ -631,9 +631,9 @@ def test_an_object_with_something_under_way_is_not_evicted(inside: Inside, busy:
             scheduler.wait(30_000)
         elif busy == "a call of its own":
             inside.start(lambda _: scheduler.wait(30_000), "b")
-        elif busy == "waitUntil":
+        elif busy == "a waitUntil":
             o.ctx.waitUntil(inside.start(lambda _: scheduler.wait(30_000), "b"))
-        elif busy == "setTimeout":
+        elif busy == "a setTimeout":
             setTimeout(lambda: None, 30_000)
         elif busy == "a block":
             o.ctx.blockConcurrencyWhile(lambda: scheduler.wait(29_999))
@@ -660,6 +660,17 @@ def test_a_pending_alarm_keeps_nobody_in_memory_and_wakes_a_new_instance(inside:
     inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 60_000))
     run_for(inside, 70_000)
     assert kinds(inside.world, "object") == ["object.constructed", "object.evicted", "object.constructed"]
+
+
+def test_a_failed_run_of_the_alarm_starts_the_idle_clock_anew(inside: Inside) -> None:
+    def handler(_o: Any, _info: Any) -> None:
+        raise ValueError("again")
+
+    inside.on_alarm = handler
+    inside(lambda o: o.ctx.storage.setAlarm(WORLD_START_MS + 5))
+    run_for(inside, 29_000)  # runs at 0, 2, 6 and 14 s; the next one at 30 s
+    assert [round(event.ms) for event in inside.world.trace.events(kind="alarm.failed")] == [6, 2_007, 6_008, 14_009]
+    assert [round(event.ms) for event in inside.world.trace.events(kind="object.evicted")] == [24_009]
 
 
 def test_a_constructor_that_always_sets_the_alarm_starves_it(world: World) -> None:
@@ -739,6 +750,28 @@ def test_a_finally_that_awaits_holds_nobody_up(inside: Inside) -> None:
     run_for(inside, 10)
     inside.world.crash(inside.stub())
     assert inside(lambda _: "fine") == "fine"
+
+
+def test_what_an_aborted_turn_wanted_to_send_never_leaves(inside: Inside) -> None:
+    def body(o: Any) -> None:
+        o.ctx.storage.kv.put("never", 1)
+        fetch("https://x.example/pay")
+        inside.start(lambda b: b.ctx.storage.kv.put("reached", 1), "b")
+        o.ctx.abort("on second thoughts")
+
+    with pytest.raises(Error, match="on second thoughts"):
+        inside(body)
+    run_for(inside, 1_000)
+    assert kinds(inside.world, "effect") == []
+    assert kinds(inside.world, "object", "b") == []
+
+
+def test_the_effect_of_a_fetch_happens_though_its_object_has_died(inside: Inside) -> None:
+    inside.start(lambda _: fetch("https://x.example/pay"))
+    run_for(inside, 5)
+    inside.world.crash(inside.stub())
+    run_for(inside, 100)
+    assert kinds(inside.world, "effect") == ["effect.called", "effect.applied", "effect.lost"]
 
 
 def test_a_crash_while_an_alarm_waits_is_retried_and_not_counted(inside: Inside) -> None:
@@ -828,6 +861,19 @@ def test_calls_to_one_object_arrive_in_the_order_they_were_made(inside: Inside) 
         inside.start(lambda _, n=n: order.append(n))  # type: ignore[misc]  # a default of a lambda
     inside.world.run_sync(inside.world.run_until_idle())
     assert order == list(range(200))
+
+
+def test_calls_of_one_object_to_another_arrive_in_the_order_they_were_made(inside: Inside) -> None:
+    order: list[int] = []
+
+    def note(n: int) -> Callable[[Any], None]:
+        return lambda _: order.append(n)
+
+    async def body(_: Any) -> None:
+        await gather(*[inside.start(note(n), "b") for n in range(20)])
+
+    inside(body)
+    assert order == list(range(20))
 
 
 def test_a_reply_waits_for_its_turns_commit_and_leaves_after_it(inside: Inside) -> None:

@@ -334,6 +334,16 @@ def test_after_a_reset_a_stub_that_was_used_is_broken_and_a_new_one_works(inside
     assert inside(lambda _: "fine") == "fine"
 
 
+def test_a_broken_stub_stays_broken_though_its_object_is_back(inside: Inside) -> None:
+    stub: Any = inside.stub()
+    inside._bodies.extend([lambda o: o.ctx.abort("gone"), lambda _: "fine"])
+    with pytest.raises(Error, match="gone"):
+        inside.world.run_sync(stub.do(0))
+    assert inside.world.run_sync(inside.stub().do(1)) == "fine"
+    with pytest.raises(Error, match="gone"):
+        inside.world.run_sync(stub.do(1))
+
+
 def test_an_error_of_a_method_breaks_no_stub_and_keeps_memory(inside: Inside) -> None:
     stub: Any = inside.stub()
 

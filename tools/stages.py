@@ -96,9 +96,10 @@ def all_stages(root: Path = ROOT) -> list[Stage]:
         Stage(
             "unit",
             "unit, property and recording tests",
-            _pytest("--ignore=tests/notebooks"),
+            _pytest("--ignore=tests/notebooks", "-m", "not mutants"),
             nothing="" if unit else "there are no tests in tests/",
         ),
+        Stage("mutants", "a wrong rule of the runtime is noticed", _pytest("-m", "mutants", "tests/mutants")),
         Stage("structure", "the form of every notebook", _pytest("tests/notebooks")),
         Stage(
             "notebooks",

@@ -71,6 +71,19 @@ def test_keys_are_told_apart_by_their_bytes(inside: Inside) -> None:
     assert stored(inside) == {key: n for n, key in enumerate(keys)}
 
 
+def test_keys_are_listed_in_the_order_of_their_utf_8_bytes_and_not_of_utf_16(inside: Inside) -> None:
+    in_order = ["a", "\uff5e", "\U0001f600"]  # in UTF-16 the last one begins with a surrogate, before \uff5e
+    inside(lambda o: o.ctx.storage.put(dict.fromkeys(reversed(in_order), 1)))
+    assert list(inside(lambda o: o.ctx.storage.list())) == in_order
+    assert list(inside(lambda o: o.ctx.storage.list(reverse=True))) == in_order[::-1]
+
+
+def test_put_leaves_the_value_it_was_given_as_it_is(inside: Inside) -> None:
+    value = {"set": {1, 2}, "list": [{3}, (4, 5)], "bytes": bytearray(b"6")}
+    inside(lambda o: o.ctx.storage.put("k", value))
+    assert value == {"set": {1, 2}, "list": [{3}, (4, 5)], "bytes": bytearray(b"6")}
+
+
 def test_a_value_just_below_the_limit_is_stored(inside: Inside) -> None:
     value = b"v" * (2_000_000 - 1 - 5)  # a key of one byte, and five bytes of encoding
     inside(lambda o: o.ctx.storage.put("k", value))
