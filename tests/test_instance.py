@@ -1262,3 +1262,12 @@ def test_within_a_block_a_deadlock_is_ended_by_the_limit_instead(world: World) -
     with pytest.raises(Error) as raised:
         world.run_sync(stub.begin(["a", "b"]))
     assert raised.value.message == TOO_LONG
+
+
+def test_two_thousand_calls_at_once_are_taken_and_none_is_refused(inside: Inside) -> None:
+    async def slow(_: Any) -> int:
+        await scheduler.wait(2_000)
+        return Date.now() - WORLD_START_MS
+
+    calls = [inside.start(slow) for _ in range(2_000)]
+    assert set(inside.world.run_sync(gather(*calls))) == {2_000}

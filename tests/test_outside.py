@@ -282,3 +282,12 @@ def test_an_answer_that_an_earlier_instance_asked_for_reaches_nobody(inside: Ins
 def test_fetch_outside_of_an_object_says_what_to_do() -> None:
     with pytest.raises(WorldError, match=r"^fetch\(\) works inside an object, while its world runs; outside use "):
         fetch("https://x.example")
+
+
+def test_calls_that_are_open_at_once_are_not_limited(inside: Inside) -> None:
+    async def body(_: Any) -> int:
+        before = Date.now()
+        await gather(*(fetch(f"https://x.example/{number}") for number in range(1_200)))
+        return Date.now() - before
+
+    assert inside(body) == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -78,3 +79,22 @@ def test_a_recording_with_all_its_events_compares_each_of_them(set_asides: SetAs
             assert {e.object for e in recording.events if not e.object.startswith("$")} == set(ours.events)
             assert set(ours.replies) == set(recording.replies)
             assert set(ours.final) == set(recording.final)
+
+
+def test_every_known_behaviour_is_proved_by_what_the_readme_names() -> None:
+    readme = (WORKERD / "README.md").read_text(encoding="utf-8")
+    tables = readme.partition("## What is known of the real runtime")[2].partition("## The recordings")[0]
+    rows = [line.split(" | ") for line in tables.splitlines() if re.match(r"\| \d+[a-z]? \| ", line)]
+    numbers = [int(row[0].strip("| ").rstrip("abcd")) for row in rows]
+    later = numbers.index(1, 1)
+    assert sorted(set(numbers[:later])) == list(range(1, 32))
+    assert numbers[later:] == list(range(1, 20))
+    names = {file.stem for file in recording_files()}
+    for row in rows:
+        assert all(row), row
+        named = re.findall(r"`\[(\w+)\]`", row[2])
+        assert set(named) <= names
+        tests = re.findall(r"`(tests/\S+\.py)::(\w+)`", row[2])
+        for file, function in tests:
+            assert f"def {function}(" in (WORKERD.parents[1] / file).read_text(encoding="utf-8")
+        assert named or tests or "benchmarks" in row[2] or row[2].startswith("none: ")
