@@ -406,7 +406,7 @@ class World:
             raise errors.WorldError(f"{self._loop.name} is closed; make a new World.")
         if self._loop.blocked:
             raise errors.WorldError(
-                f"{call}() was called while {self._loop.name} waits for its disk, in another cell or task; await that."
+                f"{call}() was called while {self._loop.name} waits for its disk; await world.run_for(0) first."
             )
 
     # -- the scheduler's hands ---------------------------------------------------------------------------
@@ -456,10 +456,14 @@ class World:
             if self._disk is not None and not self._loop.in_place:
                 await self._loop.unblocked()
                 self._leave()
-                await self._disk.in_thread(self._close_files)
-                await self._disk.stop()
+                try:
+                    await self._loop.carry_out(self._close_files)
+                finally:
+                    await self._disk.stop()
             else:
                 self._shut()
+                if self._disk is not None:
+                    self._disk.let_go()
 
     def _shut(self) -> None:
         self._leave()

@@ -258,4 +258,4 @@ def lines_of_code(path: Path) -> set[int]:
 def test_the_core_is_small() -> None:
     lengths = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in CORE_SOURCES}
     assert max(lengths.values()) < 800, "a module is read in one sitting"
-    assert sum(len(lines_of_code(path)) for path in CORE_SOURCES) < 5_000, "the core is read in an evening"
+    assert sum(len(lines_of_code(path)) for path in CORE_SOURCES) < 5_200, "the core is read in an evening"
