@@ -120,7 +120,7 @@ class World:
             watch=dict(watch or {}),
             keep_alarm=keep_alarm,
             disk=disk,
-            generation=0 if disk is None else disk.folder.generation,
+            generation=0 if disk is None else disk.folder.generation - 1,
         )
         self._loop.end_runaways = self._end_runaways
         self._env = Environment()
