@@ -446,13 +446,8 @@ class World:
         if running.loop is not None:
             raise errors.WorldError(f"close() was called from inside {running.loop.name}; call it outside.")
         if not self._closed_down:
-            unhandled = self.unhandled
-            if unhandled:
-                import logging
-
-                log = logging.getLogger("durable_mini")
-            for failure in unhandled:
-                log.warning("A failure that nobody awaited: %s", failure)
+            for failure in self.unhandled:
+                _warn("A failure that nobody awaited: %s", failure)
             if self._disk is not None and not self._loop.in_place:
                 await self._loop.unblocked()
                 self._leave()
@@ -484,7 +479,10 @@ class World:
             if record.opened:
                 record.database.close()
         if self._disk is not None:
-            self._disk.close(self._loop.now)
+            try:
+                self._disk.close(self._loop.now)
+            except errors.Error as error:  # what was acknowledged is stored all the same
+                _warn("%s", error)
 
     async def __aenter__(self) -> Self:
         return self
@@ -510,6 +508,12 @@ class _Drive:
 
     def __await__(self) -> Generator[Any, Any, None]:
         return self._loop.driven(None, self._until, self._give_up)
+
+
+def _warn(message: str, what: object) -> None:
+    import logging  # only here: the import of the package stays light
+
+    logging.getLogger("durable_mini").warning(message, what)
 
 
 def _serves_clients(record: Record) -> bool:

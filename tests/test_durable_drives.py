@@ -47,11 +47,6 @@ class Store(DurableObject):
         await scheduler.wait(ms)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "world"
-
-
 @pytest.fixture(autouse=True)
 def no_thread_stays() -> Iterator[None]:
     """Whatever a test does, its world's thread ends with it."""
@@ -128,14 +123,14 @@ def operations_of(path: Path, method: str) -> int:
 @pytest.mark.parametrize("when", ["before", "while", "after"])
 @pytest.mark.parametrize("method", ["three", "three_at_once"])
 def test_a_drive_cancelled_while_the_disk_works_waits_for_its_end_and_leaves_a_whole_state(
-    tmp_path: Path, method: str, when: str
+    ram: Path, method: str, when: str
 ) -> None:
     """C04, at every operation that the call makes."""
-    operations = operations_of(tmp_path / "count", method)
+    operations = operations_of(ram / "count", method)
     assert operations >= 2
 
     async def cancelled_at(number: int) -> None:
-        path = tmp_path / f"{number}"
+        path = ram / f"{number}"
         async with World(path=path) as world:
             stub = store(world)
             held = Held(world, number, when)
@@ -161,9 +156,9 @@ def test_a_drive_cancelled_while_the_disk_works_waits_for_its_end_and_leaves_a_w
 
 
 @pytest.mark.parametrize("when", ["before", "while", "after"])
-def test_a_world_closed_right_after_a_cancelled_drive_stored_all_or_nothing(tmp_path: Path, when: str) -> None:
+def test_a_world_closed_right_after_a_cancelled_drive_stored_all_or_nothing(ram: Path, when: str) -> None:
     async def cancelled_at(number: int) -> None:
-        path = tmp_path / f"{number}"
+        path = ram / f"{number}"
         async with World(path=path) as world:
             held = Held(world, number, when)
             call = asyncio.ensure_future(_awaiting(store(world).three(1)))
@@ -174,18 +169,16 @@ def test_a_world_closed_right_after_a_cancelled_drive_stored_all_or_nothing(tmp_
         async with World(path=path) as world:
             assert await store(world).look() in ([], [1, 1, 1])
 
-    for number in range(operations_of(tmp_path / "count", "three")):
+    for number in range(operations_of(ram / "count", "three")):
         asyncio.run(cancelled_at(number))
 
 
 @pytest.mark.parametrize("when", ["before", "while", "after"])
-def test_a_host_loop_that_ends_in_the_middle_of_an_operation_loses_and_repeats_nothing(
-    tmp_path: Path, when: str
-) -> None:
+def test_a_host_loop_that_ends_in_the_middle_of_an_operation_loses_and_repeats_nothing(ram: Path, when: str) -> None:
     """asyncio.run() cancels every task that is left, the one that waits for the disk too."""
 
     def ended_at(number: int) -> None:
-        world = World(path=tmp_path / f"{number}")
+        world = World(path=ram / f"{number}")
         stub = store(world)
 
         async def main() -> None:
@@ -201,7 +194,7 @@ def test_a_host_loop_that_ends_in_the_middle_of_an_operation_loses_and_repeats_n
         assert not [event for event in world.trace if event.kind == "object.reset"]
         closed(world)
 
-    for number in range(operations_of(tmp_path / "count", "three")):
+    for number in range(operations_of(ram / "count", "three")):
         ended_at(number)
 
 
@@ -326,10 +319,10 @@ def test_another_thread_is_refused_while_a_cell_drives_and_may_drive_afterwards(
     asyncio.run(main())
 
 
-def test_worlds_in_threads_each_with_an_event_loop_do_not_meet(tmp_path: Path) -> None:
+def test_worlds_in_threads_each_with_an_event_loop_do_not_meet(ram: Path) -> None:
     def life(number: int) -> list[Any]:
         async def main() -> list[Any]:
-            async with World(path=tmp_path / f"{number % 4}-{number}", seed=5) as world:
+            async with World(path=ram / f"{number % 4}-{number}", seed=5) as world:
                 counts = [await store(world, name).add() for name in "abab"]
                 await world.run_for(100)
                 return [counts, world.trace.digest]
@@ -341,9 +334,9 @@ def test_worlds_in_threads_each_with_an_event_loop_do_not_meet(tmp_path: Path) -
     assert lives == [[[1, 1, 2, 2], lives[0][1]]] * 8
 
 
-def test_several_worlds_live_in_one_process_and_one_event_loop(tmp_path: Path) -> None:
+def test_several_worlds_live_in_one_process_and_one_event_loop(ram: Path) -> None:
     async def main() -> None:
-        worlds = [World(path=tmp_path / f"{number}") for number in range(5)]
+        worlds = [World(path=ram / f"{number}") for number in range(5)]
         answers = await asyncio.gather(*[_awaiting(store(world).add()) for world in worlds for _ in range(3)])
         assert answers == [1, 2, 3] * 5
         await asyncio.gather(*[world.close() for world in worlds])

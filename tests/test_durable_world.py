@@ -12,11 +12,6 @@ from durable_mini import Date, DurableObject, World, gather, scheduler
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "world"
-
-
 class Counter(DurableObject):
     """Counts in memory and in storage, and remembers its alarms."""
 

@@ -7,7 +7,7 @@ in place. Either way the world stands still until it is done.
 
 from __future__ import annotations
 
-import contextlib
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -159,7 +159,7 @@ _watcher: threading.Thread | None = None
 
 def _stop(connection: Any) -> None:
     """End aiosqlite's thread from where no loop runs: in a thread of its own, for ``stop`` asks for a loop."""
-    with contextlib.suppress(RuntimeError):  # the interpreter is about to end: the watcher stops it
+    if not sys.is_finalizing():  # no thread starts any more then, and the watcher has stopped it
         threading.Thread(target=connection.stop, daemon=True).start()
 
 
