@@ -128,6 +128,7 @@ class Loop:
         self.in_thread: Callable[[Callable[[], None]], Coroutine[Any, Any, None]] | None = None
         """Does an operation in a thread of its own; the world sets it if it has a disk."""
         self._operation: Operation | None = None
+        self._performing = threading.Lock()
         self._done: tuple[Operation, Exception | None] | None = None
 
     # -- scheduling ---------------------------------------------------------------------------
@@ -174,6 +175,10 @@ class Loop:
         self._operation = Operation(operation, then)
 
     @property
+    def _gone(self) -> str:
+        return f"{self.name} is closed; make a new World."
+
+    @property
     def blocked(self) -> bool:
         """Whether the world stands still, waiting for its disk."""
         return self._operation is not None
@@ -199,6 +204,7 @@ class Loop:
 
     def clear(self) -> None:
         """Drop every event and microtask: the process is gone."""
+        self._operation = self._done = None
         self._ready.clear()
         self._heap.clear()
         self.microtasks.clear()
@@ -271,7 +277,10 @@ class Loop:
                 raise KeyboardInterrupt
             if self._operation is not None:
                 if self._done is None:
-                    return "blocked"
+                    if self.in_thread is not None and not self.in_place:
+                        return "blocked"
+                    self._perform(self._operation)  # an interrupt is only noted meanwhile
+                    continue
                 (operation, error), self._operation, self._done = self._done, None, None
                 operation.then(error)
                 continue
@@ -389,7 +398,7 @@ class Loop:
                 return
             yield from self._follow()
         if self.closed:
-            raise WorldError(f"{self.name} is closed; make a new World.")
+            raise WorldError(self._gone)
         self._driver = thread
         self._at_instant = -len(self._ready)  # what others have left at this instant is not held against this drive
         events_left = self.limits.events_per_drive
@@ -401,8 +410,6 @@ class Loop:
                 if state == "blocked":
                     yield from self._operate()
                     continue
-                if self.closed:  # meanwhile, by another task
-                    raise WorldError(f"{self.name} was closed while it ran; make a new World.")
                 if state == "idle":
                     if promise is None:
                         return
@@ -418,6 +425,8 @@ class Loop:
                     )
                 self._wake_followers()
                 yield
+                if self.closed:
+                    raise WorldError(self._gone)
         finally:
             self._driver = None
             if self._followers:
@@ -435,32 +444,50 @@ class Loop:
         if self._driver is not None and (self._stepping or self._driver != thread):
             raise WorldError(self._busy(thread))
 
+    def _perform(self, operation: Operation) -> None:
+        """Do what the world waits for, unless that has been done; whoever comes second waits for its end."""
+        with self._performing:
+            if operation is self._operation and self._done is None:
+                self._done = operation, _error_of(operation.work)
+
     def _operate(self) -> Generator[Any, Any, None]:
-        """Do what the world waits for: in place, or in a thread while the host's event loop goes on."""
-        operation = self._operation
+        """Do what the world waits for in a thread, while the host's event loop goes on."""
+        operation, in_thread = self._operation, self.in_thread
         assert operation is not None, "nothing to do"
-        if self.in_thread is None or self.in_place:
-            self._done = operation, _error_of(operation.work)
-            return
+        assert in_thread is not None, "there is no thread"
         import asyncio  # only here, where a host loop is known to run
 
-        outcome: list[Exception | None] = [None]
-        work = asyncio.ensure_future(self.in_thread(lambda: outcome.__setitem__(0, _error_of(operation.work))))
+        work = asyncio.ensure_future(in_thread(partial(self._perform, operation)))
         cancelled: BaseException | None = None
-        while not work.done():
-            try:
-                yield from asyncio.shield(work).__await__()
-            except asyncio.CancelledError as error:  # whoever drives was cancelled; what is under way comes to its end
-                cancelled = error
-        work.result()
-        self._done = operation, outcome[0]
+        try:
+            while not work.done():
+                try:
+                    yield from asyncio.shield(work).__await__()
+                except asyncio.CancelledError as error:  # whoever drives was cancelled, but not the work
+                    cancelled = error
+        finally:
+            self._perform(operation)  # if the host's loop is going down, and has cancelled the waiting for it too
         if cancelled is not None:
             raise cancelled
+        work.exception()  # no thread could be had: it was done here
+
+    async def carry_out(self, work: Callable[[], None]) -> None:
+        """Do ``work``, which may block, in a thread, while the host's event loop goes on; nothing of the world runs."""
+        self.block_on(work, lambda _: None)
+        error: Exception | None = None
+        try:
+            await _Awaitable(self._operate())
+        finally:
+            if self._done is not None:
+                error = self._done[1]
+            self._operation = self._done = None
+        if error is not None:
+            raise error
 
     async def unblocked(self) -> None:
         """Come back when the world does not wait for its disk."""
         while self._operation is not None and self._done is None and self._driver is not None:
-            await _Follow(self)
+            await _Awaitable(self._follow())
 
     def _busy(self, thread: int) -> str:
         if self._driver != thread:
@@ -514,11 +541,11 @@ def _error_of(work: Callable[[], None]) -> Exception | None:
     return None
 
 
-class _Follow:
-    """Awaiting it waits until the driver has gone a step further."""
+class _Awaitable:
+    """What a generator of the loop's does, for ``await``."""
 
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
+    def __init__(self, generator: Generator[Any, Any, None]) -> None:
+        self._generator = generator
 
     def __await__(self) -> Generator[Any, Any, None]:
-        return self._loop._follow()
+        return self._generator

@@ -201,7 +201,7 @@ class Record:
 
     def _random(self) -> float:
         if self._unit is None:
-            self._unit = draws.stream(self.realm.seed, "sql", self.label)
+            self._unit = draws.stream(self.realm.seed, "sql", self.label, self.realm.generation)
         return self._unit()
 
     def _record(self, kind: str, detail: dict[str, Any]) -> None:

@@ -42,7 +42,7 @@ class Realm:
         self.disk = disk
         """Where the objects' files are; None for a world in memory."""
         self.generation = generation
-        """Which process of its folder this is, 0 in memory: ids are drawn anew in each."""
+        """Which process of its folder this is, from 0, which it is in memory too: each draws other ids and numbers."""
         self.faults: Injector | None = None
         self.down = False
         """The process is away (a restart with downtime): calls are refused."""

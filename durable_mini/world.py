@@ -130,7 +130,7 @@ class World:
             watch=dict(watch or {}),
             keep_alarm=keep_alarm,
             disk=disk,
-            generation=0 if disk is None else disk.folder.generation,
+            generation=0 if disk is None else disk.folder.generation - 1,
         )
         self._loop.end_runaways = self._end_runaways
         self._env = Environment()
@@ -434,7 +434,7 @@ class World:
             raise errors.WorldError(f"{self._loop.name} is closed; make a new World.")
         if self._loop.blocked:
             raise errors.WorldError(
-                f"{call}() was called while {self._loop.name} waits for its disk, in another cell or task; await that."
+                f"{call}() was called while {self._loop.name} waits for its disk; await world.run_for(0) first."
             )
 
     # -- the scheduler's hands ---------------------------------------------------------------------------
@@ -474,20 +474,19 @@ class World:
         if running.loop is not None:
             raise errors.WorldError(f"close() was called from inside {running.loop.name}; call it outside.")
         if not self._closed_down:
-            unhandled = self.unhandled
-            if unhandled:
-                import logging
-
-                log = logging.getLogger("durable_mini")
-            for failure in unhandled:
-                log.warning("A failure that nobody awaited: %s", failure)
+            for failure in self.unhandled:
+                _warn("A failure that nobody awaited: %s", failure)
             if self._disk is not None and not self._loop.in_place:
                 await self._loop.unblocked()
                 self._leave()
-                await self._disk.in_thread(self._close_files)
-                await self._disk.stop()
+                try:
+                    await self._loop.carry_out(self._close_files)
+                finally:
+                    await self._disk.stop()
             else:
                 self._shut()
+                if self._disk is not None:
+                    self._disk.let_go()
 
     def _shut(self) -> None:
         self._leave()
@@ -508,7 +507,10 @@ class World:
             if record.opened:
                 record.database.close()
         if self._disk is not None:
-            self._disk.close(self._loop.now)
+            try:
+                self._disk.close(self._loop.now)
+            except errors.Error as error:  # what was acknowledged is stored all the same
+                _warn("%s", error)
 
     async def __aenter__(self) -> Self:
         return self
@@ -534,6 +536,12 @@ class _Drive:
 
     def __await__(self) -> Generator[Any, Any, None]:
         return self._loop.driven(None, self._until, self._give_up)
+
+
+def _warn(message: str, what: object) -> None:
+    import logging  # only here: the import of the package stays light
+
+    logging.getLogger("durable_mini").warning(message, what)
 
 
 def _serves_clients(record: Record) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,6 +69,23 @@ def world() -> Iterator[World]:
 def inside(world: World) -> Inside:
     """Runs lines inside an object of ``world``."""
     return Inside(world)
+
+
+@pytest.fixture
+def ram(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, if the system has such a place: for tests that sync often and are not about the disk."""
+    place = Path("/dev/shm")  # noqa: S108 - the name is made by tempfile
+    if not (place.is_dir() and os.access(place, os.W_OK)):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=place, prefix="durable_mini-") as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def path(ram: Path) -> Path:
+    """Where a durable world is to be made."""
+    return ram / "world"
 
 
 def kinds(world: World, family: str, name: str | None = None) -> list[str]:

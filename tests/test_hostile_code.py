@@ -454,7 +454,7 @@ def test_a_driver_whose_world_is_closed_meanwhile_is_told_so(world: World) -> No
         driving = asyncio.ensure_future(drive())
         await asyncio.sleep(0)
         await world.close()
-        with pytest.raises(WorldError, match="was closed while it ran; make a new World"):
+        with pytest.raises(WorldError, match="is closed; make a new World"):
             await driving
 
     asyncio.run(cell())

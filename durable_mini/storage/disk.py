@@ -7,6 +7,7 @@ in place. Either way the world stands still until it is done.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -29,19 +30,25 @@ CLOCK_STEP_US: Final = 1_000 * US_PER_MS
 So no commit costs a second one for the time alone, and time never runs backwards.
 """
 
+_THREAD_ENDS_S: Final = 1
+"""How long to wait for a thread to end whose event loop may be gone; it is done at once, or has died with that loop."""
+
 
 class _Operations:
     """What aiosqlite takes for its connection: to commit is to do what is due."""
 
     def __init__(self) -> None:
         self.due: Callable[[], None] = self.close
+        self.ended = threading.Event()
 
     def commit(self) -> None:
-        """Do it."""
-        self.due()
+        """Do it; afterwards the thread holds nothing of the world, which may be forgotten."""
+        due, self.due = self.due, self.close
+        due()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing is held: everything before it is done, and told."""
+        self.ended.set()
 
 
 class ObjectFile:
@@ -121,13 +128,25 @@ class Disk:
             _stopped_at_exit(connection)
             self._thread = await connection
         self._operations.due = operation
-        await self._thread.commit()
+        try:
+            await self._thread.commit()
+        except BaseException:  # the host's loop is going down: the thread may have nobody left to tell
+            self.let_go()
+            raise
 
     async def stop(self) -> None:
         """End the thread."""
         thread, self._thread = self._thread, None
         if thread is not None:
             await thread.close()
+
+    def let_go(self) -> None:
+        """End the thread from where no event loop runs, or from one that is going down; it is idle on return."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._operations.ended.clear()
+            _stop(thread)
+            self._operations.ended.wait(_THREAD_ENDS_S)
 
     def __del__(self) -> None:
         if getattr(self, "_thread", None) is not None:
@@ -140,7 +159,8 @@ _watcher: threading.Thread | None = None
 
 def _stop(connection: Any) -> None:
     """End aiosqlite's thread from where no loop runs: in a thread of its own, for ``stop`` asks for a loop."""
-    threading.Thread(target=connection.stop, daemon=True).start()
+    if not sys.is_finalizing():  # no thread starts any more then, and the watcher has stopped it
+        threading.Thread(target=connection.stop, daemon=True).start()
 
 
 def _stopped_at_exit(connection: Any) -> None:

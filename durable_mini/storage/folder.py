@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import gc
 import hashlib
 import os
 import re
@@ -125,6 +126,8 @@ class Folder:
                 except (sqlite3.Error, OSError) as error:
                     if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
                         raise errors.WorldError(causes.sentence(_OPENING, self._file, error)) from None
+                    if tries_left == 1:
+                        gc.collect()  # a world that nobody holds any more, but that has not been collected, gives way
                     if not tries_left:
                         raise errors.WorldError(
                             f"{_OPENING}: another world, or another program, has {self.path} open; close that one "

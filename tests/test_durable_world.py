@@ -1,0 +1,266 @@
+"""Durable worlds: what survives the end of a process, who has a folder, and how many files are open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from durable_mini import Date, DurableObject, World, gather, scheduler
+
+ROOT = Path(__file__).parents[1]
+
+
+class Counter(DurableObject):
+    """Counts in memory and in storage, and remembers its alarms."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        self.in_memory = 0
+        ctx.storage.sql.exec("CREATE TABLE IF NOT EXISTS ran (at INTEGER, retry INTEGER, name TEXT)")
+
+    async def add(self) -> list[int]:
+        self.in_memory += 1
+        stored = await self.ctx.storage.get("count", default=0) + 1
+        await self.ctx.storage.put("count", stored)
+        return [self.in_memory, stored]
+
+    async def arm(self, ms: int) -> None:
+        await self.ctx.storage.setAlarm(Date.now() + ms)
+
+    async def disarm(self) -> None:
+        await self.ctx.storage.deleteAlarm()
+
+    async def armed(self) -> int | None:
+        alarm: int | None = await self.ctx.storage.getAlarm()
+        return alarm
+
+    async def alarm(self, told: Any) -> None:
+        name = self.ctx.id.name
+        self.ctx.storage.sql.exec("INSERT INTO ran VALUES (?, ?, ?)", Date.now(), told.retryCount, name)
+
+    async def ran(self) -> list[int]:
+        return [row.at for row in self.ctx.storage.sql.exec("SELECT at FROM ran ORDER BY rowid")]
+
+
+class Chain(Counter):
+    """Re-arms itself every 10 s."""
+
+    async def alarm(self, told: Any) -> None:
+        await super().alarm(told)
+        await self.ctx.storage.setAlarm(Date.now() + 10_000)
+
+
+def closed(world: World) -> None:
+    world.run_sync(world.close())
+
+
+# -- reopening ---------------------------------------------------------------------------------------------
+
+
+def test_a_world_goes_on_where_it_was(path: Path) -> None:
+    first = World(path=path)
+    counter: Any = first.namespace(Counter).getByName("a")
+    assert first.run_sync(counter.add()) == [1, 1]
+    assert first.run_sync(counter.add()) == [2, 2]
+    first.run_sync(first.run_for(1_234))
+    digits, now = str(counter.id), first.now
+    closed(first)
+    second = World(path=path)
+    assert second.now == now
+    again: Any = second.namespace(Counter).getByName("a")
+    assert str(again.id) == digits
+    assert second.run_sync(again.add()) == [1, 3]
+    other: Any = second.namespace(Counter).getByName("b")
+    assert second.run_sync(other.add()) == [1, 1]
+    closed(second)
+
+
+@pytest.mark.parametrize(("downtime", "fires"), [(2_000, 5_001), (59_000, 60_001)], ids=["still to come", "overdue"])
+def test_a_stored_alarm_fires_after_reopening_without_a_request(path: Path, downtime: int, fires: int) -> None:
+    """A03, A15: armed for +5 s, stopped at +1 s."""
+    first = World(path=path)
+    counter: Any = first.namespace(Counter).getByName("tenant/42")
+    first.run_sync(counter.arm(5_000))
+    first.run_sync(first.run_for(1_000))
+    closed(first)
+    second = World(path=path, downtime_ms=downtime)
+    namespace = second.namespace(Counter)
+    second.run_sync(second.run_for(100_000))
+    ran = second.trace.events("Counter/tenant/42", "alarm.dispatched")
+    assert [(event.t, event.detail["retryCount"], event.detail["isRetry"]) for event in ran] == [
+        (fires * 1_000, 0, False)
+    ]
+    stub: Any = namespace.getByName("tenant/42")
+    assert second.run_sync(stub.armed()) is None
+    assert second.run_sync(stub.ran()) == [second.start + fires]
+    closed(second)
+
+
+def test_an_alarm_waits_until_its_class_is_known_and_then_runs_at_once(path: Path) -> None:
+    first = World(path=path)
+    stub: Any = first.namespace(Counter).getByName("a")
+    first.run_sync(stub.arm(500))
+    closed(first)
+    second = World(path=path)
+    second.run_sync(second.run_for(3_000))
+    assert second.trace.events(kind="alarm") == []
+    second.namespace(Counter)
+    second.run_sync(second.run_for(10))
+    assert [event.t for event in second.trace.events(kind="alarm.dispatched")] == [3_001_000]
+    closed(second)
+
+
+def test_after_ten_minutes_away_a_chain_catches_up_once_and_keeps_its_gaps(path: Path) -> None:
+    """A18."""
+    first = World(path=path, alarm_lateness_ms=0)
+    stub: Any = first.namespace(Chain).getByName("a")
+    first.run_sync(stub.arm(10_000))
+    first.run_sync(first.run_for(35_000))
+    closed(first)
+    second = World(path=path, downtime_ms=600_000, alarm_lateness_ms=0)
+    namespace = second.namespace(Chain)
+    second.run_sync(second.run_for(25_000))
+    again: Any = namespace.getByName("a")
+    start = second.start
+    assert second.run_sync(again.ran()) == [start + at for at in (10_000, 20_000, 30_000, 635_000, 645_000, 655_000)]
+    closed(second)
+
+
+def test_a_deleted_alarm_does_not_come_back(path: Path) -> None:
+    """A10 (b)."""
+    first = World(path=path)
+    stub: Any = first.namespace(Counter).getByName("a")
+    first.run_sync(stub.arm(500))
+    first.run_sync(stub.disarm())
+    closed(first)
+    second = World(path=path, downtime_ms=1_000)
+    second.namespace(Counter)
+    second.run_sync(second.run_for(60_000))
+    assert [event.kind for event in second.trace] == []
+    closed(second)
+
+
+def test_an_alarm_that_was_replaced_runs_at_its_last_time_only(path: Path) -> None:
+    first = World(path=path, alarm_lateness_ms=0)
+    stub: Any = first.namespace(Counter).getByName("a")
+    for ms in (500, 9_000, 3_000, 6_000):
+        first.run_sync(stub.arm(ms))
+    closed(first)
+    second = World(path=path, alarm_lateness_ms=0)
+    second.namespace(Counter)
+    second.run_sync(second.run_for(60_000))
+    assert [event.t for event in second.trace.events(kind="alarm.dispatched")] == [6_000_000]
+    closed(second)
+
+
+def test_a_world_closed_in_a_running_alarm_runs_it_again_and_no_turn_is_half_there(path: Path) -> None:
+    """A17, with a close in the place of the kill."""
+
+    class Halfway(DurableObject):
+        async def arm(self) -> None:
+            await self.ctx.storage.setAlarm(Date.now() + 100)
+
+        async def alarm(self) -> None:
+            storage = self.ctx.storage
+            runs = await storage.get("runs", default=0) + 1
+            storage.put("runs", runs)
+            storage.put("twin", runs)
+            if runs == 1:
+                await scheduler.wait(1_000)
+                storage.put("after", True)
+
+        async def look(self) -> list[Any]:
+            return [await self.ctx.storage.list(), await self.ctx.storage.getAlarm()]
+
+    first = World(path=path)
+    stub: Any = first.namespace(Halfway).getByName("a")
+    first.run_sync(stub.arm())
+    first.run_sync(first.run_for(500))
+    closed(first)
+    second = World(path=path)
+    namespace = second.namespace(Halfway)
+    second.run_sync(second.run_until_idle())
+    again: Any = namespace.getByName("a")
+    assert second.run_sync(again.look()) == [{"runs": 2, "twin": 2}, None]
+    closed(second)
+
+
+def test_eviction_loses_memory_and_keeps_storage_and_fifty_first_calls_make_one_instance(path: Path) -> None:
+    """A20."""
+    world = World(path=path)
+    namespace: Any = world.namespace(Counter)
+    stub = namespace.getByName("a")
+    assert world.run_sync(stub.add()) == [1, 1]
+    world.evict(stub)
+    assert world.run_sync(stub.add()) == [1, 2]
+    world.run_sync(world.run_for(20_000))
+    assert len(world.trace.events("Counter/a", "object.evicted")) == 2
+    assert world.run_sync(stub.add()) == [1, 3]
+
+    async def fifty() -> list[Any]:
+        return await gather(*[namespace.getByName("crowd").add() for _ in range(50)])
+
+    assert world.run_sync(world.spawn(fifty())) == [[n, n] for n in range(1, 51)]
+    assert len(world.trace.events("Counter/crowd", "object.constructed")) == 1
+    assert world.run_sync(namespace.getByName("other").add()) == [1, 1]
+    closed(world)
+
+
+def test_a_crash_loses_the_unconfirmed_and_a_restart_keeps_what_is_stored(path: Path) -> None:
+    world = World(path=path)
+    stub: Any = world.namespace(Counter).getByName("a")
+    world.run_sync(stub.add())
+    world.run_sync(stub.arm(5_000))
+    world.crash(stub)
+    stub = world.namespace(Counter).getByName("a")
+    assert world.run_sync(stub.add()) == [1, 2]
+    world.run_sync(world.restart(60_000))
+    stub = world.namespace(Counter).getByName("a")
+    assert world.run_sync(stub.add()) == [1, 3]
+    assert world.run_sync(stub.ran()) == []
+    world.run_sync(world.run_for(10))
+    assert world.run_sync(stub.ran()) == [world.start + 60_001]
+    closed(world)
+
+
+NAMES = ["", "a/b", "../x", "a:b", "con", "x.", "é", "🦀", "x" * 300, "X" * 300, "Case", "case", " ", "%41?#&"]
+
+
+def test_objects_of_every_name_are_found_again(path: Path) -> None:
+    """C09."""
+    first = World(path=path)
+    namespace: Any = first.namespace(Counter)
+    for number, name in enumerate(NAMES):
+        for _ in range(number + 1):
+            first.run_sync(namespace.getByName(name).add())
+    nameless = namespace.newUniqueId()
+    first.run_sync(namespace.get(nameless).add())
+    closed(first)
+    second = World(path=path)
+    again: Any = second.namespace(Counter)
+    assert [second.run_sync(again.getByName(name).add()) for name in NAMES] == [
+        [1, number + 2] for number in range(len(NAMES))
+    ]
+    assert second.run_sync(again.get(again.idFromString(str(nameless))).add()) == [1, 2]
+    closed(second)
+    assert {found.relative_to(path).parts[0] for found in path.rglob("*")} == {"world.sqlite", "Counter-49bfec471e6d"}
+
+
+def test_ids_and_sql_draws_of_a_reopened_world_are_new(path: Path) -> None:
+    class Draws(DurableObject):
+        async def draw(self) -> float:
+            return float(self.ctx.storage.sql.exec("SELECT random() AS r").one().r)
+
+    seen: list[Any] = []
+    for _ in range(3):
+        world = World(path=path, seed=3)
+        namespace: Any = world.namespace(Draws)
+        seen += [str(namespace.newUniqueId()), world.run_sync(namespace.getByName("a").draw())]
+        closed(world)
+    assert len(set(seen)) == 6
+    memory = World(seed=3)
+    namespace = memory.namespace(Draws)
+    assert [str(namespace.newUniqueId()), memory.run_sync(namespace.getByName("a").draw())] == seen[:2]
+    closed(memory)
