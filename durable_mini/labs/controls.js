@@ -10,11 +10,13 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
+// Each lab has a module of its own, and all labs of a page share its ids.
+const PAGE_ID = `dm-${Math.random().toString(36).slice(2)}`;
 let nextId = 0;
 
 // One setting: its element, `show(value)` for what Python accepted.
 function settingControl(setting, onChange) {
-  const id = `dm-${++nextId}`;
+  const id = `${PAGE_ID}-${++nextId}`;
   const label = element("label", { htmlFor: id, title: setting.help }, setting.label);
   const box = element("div", { className: `dm-setting dm-${setting.kind}` });
   box.dataset.name = setting.name;
@@ -58,7 +60,7 @@ class Controls {
     this.settings = {};
     this.about = about;
     const change = (name, value) => send({ settings: { [name]: value } });
-    const moreId = `dm-${++nextId}`;
+    const moreId = `${PAGE_ID}-${++nextId}`;
     this.inView = element("div", { className: "dm-controls" });
     this.more = element("div", { className: "dm-controls dm-more", id: moreId, hidden: true });
     for (const setting of about.settings) {
@@ -73,7 +75,7 @@ class Controls {
       chip.addEventListener("click", () => send({ press: fault.name, atCursor: fault.at_cursor }));
       return chip;
     });
-    const seedId = `dm-${++nextId}`;
+    const seedId = `${PAGE_ID}-${++nextId}`;
     this.seed = element("input", { type: "text", inputMode: "numeric", id: seedId, className: "dm-seed", autocomplete: "off" });
     this.seed.addEventListener("change", () => {
       const given = this.seed.value.trim();
