@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -10,9 +11,21 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from durable_mini import errors
+from durable_mini.figures import findings
+from durable_mini.labs.interrupted import told_briefly
 
 if TYPE_CHECKING:
     from durable_mini.trace import Trace
+
+
+_WIDTH = 84
+"""Reports are no wider, so that a notebook beside a side bar breaks no line in the middle of a word."""
+
+
+def _filled(text: str, indent: str = "", first: str = "") -> str:
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 class Outcome(Enum):
@@ -45,7 +58,9 @@ class Line:
     trace: Trace | None
 
     def __str__(self) -> str:
-        return f"✓ {self.plan}" if self.story is None else f"✕ {self.plan}\n    {self.story}"
+        if self.story is None:
+            return f"  ✓ {self.plan}"
+        return f"  ✕ {self.plan}\n{_filled(self.story, '      ', '      ')}"
 
 
 @dataclass(frozen=True)
@@ -62,7 +77,7 @@ class Report:
         return next((line.trace for line in self.lines if line.story is not None), None)
 
     def __str__(self) -> str:
-        return "\n".join([self.headline, *(f"  {line}" for line in self.lines)])
+        return "\n".join([_filled(self.headline), *map(str, self.lines)])
 
     def __repr__(self) -> str:
         return str(self)
@@ -87,12 +102,14 @@ class Exercise:
         lines = []
         for plan in self.plans:
             try:
-                trace = plan.run(answer)
+                with told_briefly(answer.__name__):
+                    trace = plan.run(answer)
             except NotImplementedError:
                 return Report(Outcome.NOT_ATTEMPTED, f"Not attempted yet. {self.task}")
             except Exception as error:  # noqa: BLE001 - a learner's class may raise anything
                 where = "; ".join(getattr(error, "__notes__", ()))
-                told = errors.describe(error) + (f" ({where})" if where else "")
+                described = errors.describe(error)
+                told = described + (f" ({where})" if where else "") + findings.meant(described)
                 lines.append(Line(plan.name, told, None))
                 return Report(Outcome.RAISED, f"{answer.__name__} raised an error.", tuple(lines))
             lines.append(Line(plan.name, plan.judge(trace), trace))

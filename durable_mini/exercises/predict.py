@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from durable_mini.figures.words import shortened
+
 
 @dataclass(frozen=True)
 class Question:
@@ -24,10 +26,11 @@ class Question:
         given = prediction.strip().lower() if isinstance(prediction, str) else ""
         letters = " or ".join(self.options)
         if given not in self.options:
-            print(f"No prediction yet: write {letters} between the quotes above, and run both cells again.")
+            missing = f"{shortened(given, 24)!r} is none of the answers" if given else "No prediction yet"
+            print(f"{missing}: write {letters} between the quotes above, and run both cells again.")
             return
         if given == self.answer:
             print(f"You said {given}, and so it is: {self.options[given]}.")
         else:
             print(f"You said {given}: {self.options[given]}. It is {self.answer}: {self.options[self.answer]}.")
-        print(textwrap.fill(self.because, 100))
+        print(textwrap.fill(self.because, 84))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from durable_mini.exercises.exercise import Exercise, Plan
 from durable_mini.exercises.predict import Question
 from durable_mini.exercises.solutions import single_alarm as solutions
-from durable_mini.faults import RESTART, FaultPlan
+from durable_mini.faults import RAISE, REFUSE, RESTART, Fault, FaultPlan
+from durable_mini.figures import findings, words
 from durable_mini.limits import US_PER_MS
 from durable_mini.world import World
 
@@ -51,6 +52,9 @@ class Scenario:
     repeats: int = 1
     """How often the effect may be applied for a lease that the faults hit."""
 
+    must_strike: bool = True
+    """Whether a fault that never struck fails the plan: what did not go wrong was not survived."""
+
     def run(self, cls: type) -> Trace:
         """The trace of ``cls`` in this scenario."""
         plan = FaultPlan.parse(self.faults.format(object=f"{cls.__name__}/{OBJECT}"))
@@ -74,7 +78,27 @@ class Scenario:
         return trace
 
     def judge(self, trace: Trace) -> str | None:
-        """What went wrong, in one sentence."""
+        """What went wrong, in one sentence; before it, if it is known, the slip that it came of."""
+        slips = [slip for slip in (findings.not_awaited(trace), findings.no_moment(trace)) if slip]
+        wrong = self._wrong(trace)
+        if wrong is None:
+            wrong = self._in_vain(trace)
+        return None if wrong is None else " ".join([*slips, wrong])
+
+    def _in_vain(self, trace: Trace) -> str | None:
+        """Why a plan shows nothing although all went well: its fault never struck, or nobody felt it."""
+        if not self.must_strike:
+            return None
+        struck = [event.detail for event in trace.events(kind="fault.injected")]
+        for fault in FaultPlan.parse(self.faults.format(object=OBJECT)):
+            if not any(_is_of(fault, detail) for detail in struck):
+                return f"The fault never struck: {_why_not(fault, trace)}"
+            felt = trace.events(kind=("alarm.failed", "request.failed"))
+            if fault.what in (RAISE, REFUSE) and findings.not_awaited(trace) and not felt:
+                return f"So the fault ({fault.what} the call) reached nobody."
+        return None
+
+    def _wrong(self, trace: Trace) -> str | None:
         effects = _effects(trace)
         for lease in dict.fromkeys(grant.lease for grant in self.grants):
             granted = [grant for grant in self.grants if grant.lease == lease][-1]
@@ -123,6 +147,26 @@ def _class_attributes(cls: type) -> Iterator[Callable[[], None]]:
         forget()
 
 
+def _is_of(fault: Fault, detail: Mapping[str, Any]) -> bool:
+    """Whether this is what the trace tells of ``fault`` when it strikes."""
+    if fault.what in (RAISE, REFUSE):
+        after = f"{fault.activity}/effect#{fault.effect}"
+        return (detail.get("what"), detail.get("after")) == (fault.what.removesuffix(" after"), after)
+    return detail.get("what") == fault.what
+
+
+def _why_not(fault: Fault, trace: Trace) -> str:
+    """Why ``fault`` never struck, and what follows."""
+    if fault.what not in (RAISE, REFUSE):
+        return f"{fault}."
+    calls = trace.events(kind="effect.called")
+    others = f"; the first one was made by {calls[0].detail.get('by')}" if calls else ""
+    return (
+        f"it waits for the first call that the first run of alarm() makes ({fault.activity}/effect#{fault.effect}), "
+        f"and that run made none{others}. So this plan shows nothing yet."
+    )
+
+
 def _effects(trace: Trace) -> dict[str, list[float]]:
     """The moments (ms) at which each lease was revoked."""
     effects: dict[str, list[float]] = {}
@@ -158,6 +202,14 @@ def _why(trace: Trace, end: float) -> str:
                 "the handler failed after its effect" if event.detail["what"] == "raise" else "its call was refused"
             )
             reasons.append(f"at {at} {failed}")
+    raised = _what_raised(trace)
+    reasons += raised
+    runs = trace.events(kind="alarm.dispatched")
+    if runs and not raised and not trace.events(kind="effect.called"):
+        unstarted = "" if reasons else "; is something not awaited?"
+        reasons.append(
+            f"alarm() ran {'once' if len(runs) == 1 else f'{len(runs)} times'}, and no call went out{unstarted}"
+        )
     sets = trace.events(kind="alarm.set")
     if sets:
         due = float(sets[-1].detail["scheduledTime"] or 0) - trace.start_ms
@@ -167,8 +219,17 @@ def _why(trace: Trace, end: float) -> str:
     return "; ".join(reasons) + "."
 
 
+def _what_raised(trace: Trace) -> list[str]:
+    """What alarm() raised by itself, once."""
+    for event in trace.events(kind="alarm.failed"):
+        message = str(event.detail.get("message", ""))
+        if not message.startswith(("Error: fault:", "Error: Network connection")):
+            return [f"at {_ms(event.t / US_PER_MS)} alarm() raised {message}{findings.meant(message)}"]
+    return []
+
+
 def _ms(value: float) -> str:
-    return f"{value:,.0f} ms".replace(",", " ")
+    return words.whole_ms(round(value * US_PER_MS))
 
 
 def _plan(name: str, scenario: Scenario) -> Plan:

@@ -12,6 +12,7 @@ from durable_mini.figures.palette import STYLES
 from durable_mini.figures.state import NOT_AN_OBJECT, Mode, ObjectState, Reader
 
 if TYPE_CHECKING:
+    from durable_mini.faults import Fault
     from durable_mini.figures.recorded import Recording
     from durable_mini.trace import Event, Trace
 
@@ -97,6 +98,7 @@ def layout(
     phrases: Phrases | None = None,
     limit: int = MOST_EVENTS,
     landmarks: Sequence[Landmark] = (),
+    unreached: Sequence[Fault] = (),
 ) -> Layout:
     """The layout of ``trace``.
 
@@ -104,6 +106,7 @@ def layout(
     phrases: how calls of the scenario's methods read.
     limit: how many events are drawn at most.
     landmarks: moments that are drawn although they are no events.
+    unreached: faults that were planned and never struck, which is told at the end.
     """
     builder = _Builder(trace, phrases or {}, landmarks)
     shown = 0
@@ -120,6 +123,7 @@ def layout(
         end = last
     else:
         end = max(last, until) if until else last + last // 12 + 1000
+    builder.never(unreached, end)
     return builder.finished(end, shown, cut, recording)
 
 
@@ -333,7 +337,7 @@ class _Builder:
         if mode is Mode.ARMED and alarm.committed is not None:
             kind, label = "armed", f"armed until {words.whole_ms(alarm.committed)}"
         elif mode is Mode.RUNNING:
-            kind, label = "run", f"run {alarm.started}"
+            kind, label = "run", f"alarm#{alarm.started}"
         elif mode is Mode.WAITING:
             waiting = words.delay(event.detail) if event.kind == "alarm.retry_scheduled" else ""
             kind, label = "waiting", f"waiting to retry: {waiting}"
@@ -354,6 +358,12 @@ class _Builder:
             self._begin(key, self._lanes[state.label, "alarm"], event, kind, label)
 
     # -- the end -------------------------------------------------------------------------------------
+
+    def never(self, faults: Sequence[Fault], end: int) -> None:
+        """Tell of faults that never struck, where they would have."""
+        for fault in faults:
+            lane = self._lanes.get((fault.object, "object"), self._lanes["", "clients"])
+            self._marks.append(Mark(lane, end, "missed", words.unreached(fault), -1))
 
     def finished(self, end: int, events: int, cut: str, recording: Recording | None) -> Layout:
         """The layout, with what is still open drawn to the end."""

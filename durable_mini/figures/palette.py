@@ -20,12 +20,6 @@ DARK: Final = {
     "blue": "#6cc0f5", "orange": "#f2a65a", "green": "#5fd3b0", "red": "#ff8a80",
     "sky": "#1d3b52", "sand": "#4a3720", "rose": "#4a2326",
 }  # fmt: skip
-MIDDLE: Final = {
-    "ink": "#6b7685", "soft": "#7c8796", "line": "rgba(124,135,150,0.35)", "panel": "rgba(124,135,150,0.12)",
-    "blue": "#2a8bc9", "orange": "#c97a1e", "green": "#1d9a7c", "red": "#d9534a",
-    "sky": "rgba(42,139,201,0.25)", "sand": "rgba(201,122,30,0.30)", "rose": "rgba(217,83,74,0.25)",
-}  # fmt: skip
-"""Legible on white and on near-black alike, for figures that cannot know their page."""
 
 
 @dataclass(frozen=True)

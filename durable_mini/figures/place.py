@@ -3,8 +3,9 @@
 The labels of a lane are placed by weight, then from the last to the first, so that close
 neighbours form a staircase. Each tries, in this order: inside its span, to the right, to the
 left, then the rows below with a line up to its mark.
-A label that fits nowhere is left out; the table and the text alternative have it. The
-browser's view follows the same rules with the widths it measures.
+A label that fits nowhere is cut, after a comma or a colon; one that even then has no room is
+left out. The table and the text alternative have it whole. The browser's view follows the
+same rules with the widths it measures.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from durable_mini.figures import words
 from durable_mini.figures.layout import ALL_LANES, Layout, Mark, Span
 from durable_mini.figures.palette import STYLES
 
@@ -24,6 +26,9 @@ CLEAR_RIGHT: Final = 20.0
 MOST_ROWS: Final = 4
 GLYPH: Final = 7.0
 """Half the width that a glyph takes."""
+
+LEAD: Final = 3.0
+"""How far to the left of a label in a lower row nothing else may start."""
 
 LEAST_SPAN: Final = 4.0
 """How wide a span is drawn at least."""
@@ -54,6 +59,9 @@ class Placed:
     """A label at its place: ``x`` is where it starts, ``row`` 0 is beside the mark, 1 and more below."""
 
     item: Span | Mark
+    text: str
+    """The label, or what it was cut to."""
+
     x: float
     row: int
     anchor: float
@@ -125,34 +133,38 @@ def _place_lane(
     placed: list[Placed] = []
     inside: list[tuple[float, float]] = list(glyphs)
     for item, start, end in labelled:
-        found = _place_one(item, start, end, rows, inside)
-        if found is not None:
-            placed.append(found)
+        for text in words.shorter(item.label):
+            found = _place_one(item, text, (start, end), rows, inside)
+            if found is not None:
+                placed.append(found)
+                break
     return LaneLabels(tuple(placed), 1 + max((label.row for label in placed), default=0))
 
 
 def _place_one(
-    item: Span | Mark, start: float, end: float, rows: _Rows, inside: list[tuple[float, float]]
+    item: Span | Mark, text: str, extent: tuple[float, float], rows: _Rows, inside: list[tuple[float, float]]
 ) -> Placed | None:
-    width = text_width(item.label)
+    start, end = extent
+    width = text_width(text)
     anchor = (start + end) / 2 if isinstance(item, Mark) else start + 2
     if isinstance(item, Span):
         for at in _stops_inside(start, end, width, inside):
             inside.append((at, at + width))
-            return Placed(item, at, 0, anchor)
+            return Placed(item, text, at, 0, anchor)
         if item.kind in INSIDE_ONLY:
             return None
     for at, before, after in ((end + GAP - 3, 0.0, CLEAR_RIGHT), (start - GAP + 3 - width, CLEAR_LEFT, 0.0)):
         if rows.free(0, at, at + width) and rows.apart(at - before, at + width + after):
             rows.take(0, at - GAP, at + width + GAP)
-            return Placed(item, at, 0, anchor)
+            return Placed(item, text, at, 0, anchor)
     for row in range(1, MOST_ROWS):
         for at in (anchor + 4, min(anchor + 4, rows.right - width), anchor - 4 - width):
-            if rows.free(row, at, at + width) and all(rows.free(up, anchor - 1, anchor + 1) for up in range(1, row)):
-                rows.take(row, at - GAP, at + width + GAP)
+            clear = all(rows.free(up, anchor - 1, anchor + 1) for up in range(1, row))
+            if clear and rows.free(row, at - LEAD, at + width):
+                rows.take(row, at - LEAD, at + width + GAP)
                 for up in range(1, row):
                     rows.take(up, anchor - 3, anchor + 3)
-                return Placed(item, at, row, anchor)
+                return Placed(item, text, at, row, anchor)
     return None
 
 

@@ -1,4 +1,9 @@
-"""A trace as a plotly figure. The one module that knows plotly."""
+"""A trace as a plotly figure. The one module that knows plotly.
+
+A figure cannot know its page: no colour of text is legible on white and on near-black alike
+(WCAG asks for a contrast of 4.5). So it brings its own ground, and is a light sheet in a
+dark notebook, as the saved picture is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import plotly.graph_objects as go
 from durable_mini.figures import words
 from durable_mini.figures.alternative import described
 from durable_mini.figures.layout import Layout, Mark, Phrases, Span, layout
-from durable_mini.figures.palette import GLYPHS, MIDDLE, STYLES
+from durable_mini.figures.palette import GLYPHS, LIGHT, STYLES
 from durable_mini.figures.place import Placed, everywhere, place
 from durable_mini.figures.svg import ticks, timeline_svg
 
@@ -92,17 +97,18 @@ def _figure(drawn: Layout, title: str | None) -> Timeline:
     return Timeline(
         data=traces,
         layout={
-            "template": {"layout": {"font": {"family": _FONT, "size": 12, "color": MIDDLE["ink"]}}},
+            "template": {"layout": {"font": {"family": _FONT, "size": 12, "color": LIGHT["ink"]}}},
             "title": {
-                "text": title or "", "x": 0.01, "y": 0.99, "yanchor": "top", "font": {"size": 15}, "pad": {"t": 8},
+                "text": title or "", "x": 0.01, "y": 0.99, "yanchor": "top", "pad": {"t": 8},
+                "font": {"size": 15, "color": LIGHT["ink"]},
             },
-            "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
+            "paper_bgcolor": LIGHT["bg"], "plot_bgcolor": LIGHT["bg"],
             "width": _WIDTH, "height": round(height + 44 + title_space + legend_space),
             "margin": {"l": _LEFT, "r": _RIGHT, "t": title_space, "b": 34 + legend_space},
             "xaxis": {
                 "range": [0, drawn.end / 1000],
                 "tickvals": [t / 1000 for t, _ in at], "ticktext": [text for _, text in at],
-                "gridcolor": MIDDLE["line"], "griddash": "dot", "zeroline": False, "fixedrange": False,
+                "gridcolor": LIGHT["line"], "griddash": "dot", "zeroline": False, "fixedrange": False,
             },
             "yaxis": {
                 "range": [height, 0], "tickvals": middles, "ticktext": [lane.label for lane in drawn.lanes],
@@ -125,7 +131,7 @@ def _glyphs(drawn: Layout, middles: list[float]) -> dict[str, Any]:
         "type": "scatter", "mode": "text", "showlegend": False, "cliponaxis": False, "hoverinfo": "text",
         "x": [mark.t / 1000 for mark in marks], "y": [middles[mark.lane] for mark in marks],
         "text": [GLYPHS[mark.glyph][2] for mark in marks],
-        "textfont": {"size": 14, "color": [MIDDLE[STYLES[mark.kind].tone] for mark in marks]},
+        "textfont": {"size": 14, "color": [LIGHT[STYLES[mark.kind].tone] for mark in marks]},
         "hovertext": [f"{mark.label or mark.kind}, {words.whole_ms(mark.t)}" for mark in marks],
     }  # fmt: skip
 
@@ -134,7 +140,7 @@ def _recorded(marks: list[Mark], middles: list[float], legend: str) -> dict[str,
     return {
         "type": "scatter", "mode": "markers", "name": legend, "hoverinfo": "text", "cliponaxis": False,
         "x": [mark.t / 1000 for mark in marks], "y": [middles[mark.lane] - 15 for mark in marks],
-        "marker": {"symbol": "triangle-up-open", "size": 9, "color": MIDDLE["soft"], "line": {"width": 1.6}},
+        "marker": {"symbol": "triangle-up-open", "size": 9, "color": LIGHT["soft"], "line": {"width": 1.6}},
         "hovertext": [f"{mark.label}, recorded at {words.whole_ms(mark.t)}" for mark in marks],
     }  # fmt: skip
 
@@ -145,8 +151,8 @@ def _box(span: Span, middles: list[float], height: float) -> dict[str, Any]:
     top, bottom = (0.0, height) if span.lane < 0 else (middles[span.lane] - half, middles[span.lane] + half)
     return {
         "type": "rect", "layer": "below", "x0": span.start / 1000, "x1": span.end / 1000, "y0": top, "y1": bottom,
-        "fillcolor": MIDDLE[style.fill],
-        "line": {"color": MIDDLE[style.tone], "width": 1, **({"dash": "dot"} if style.dashed else {})},
+        "fillcolor": LIGHT[style.fill],
+        "line": {"color": LIGHT[style.tone], "width": 1, **({"dash": "dot"} if style.dashed else {})},
     }  # fmt: skip
 
 
@@ -162,7 +168,7 @@ def _rules(labels_rows: list[int]) -> list[dict[str, Any]]:
                 "x1": 1,
                 "y0": y,
                 "y1": y,
-                "line": {"color": MIDDLE["line"], "width": 1},
+                "line": {"color": LIGHT["line"], "width": 1},
             }
         )
     return rules
@@ -175,16 +181,16 @@ def _annotation(label: Placed, middle: float, end: int) -> dict[str, Any]:
     at = item.t if isinstance(item, Mark) else item.start
     tone = STYLES[item.kind].tone if isinstance(item, Mark) else "ink"
     return {
-        "x": at / 1000, "y": middle + label.row * _ROW + (2 if label.row else 0), "text": _plain(item.label),
+        "x": at / 1000, "y": middle + label.row * _ROW + (2 if label.row else 0), "text": _plain(label.text),
         "xanchor": "left", "yanchor": "middle", "xshift": round(label.x - (_LEFT + at * scale)), "showarrow": False,
-        "font": {"color": MIDDLE[tone]},
+        "font": {"color": LIGHT[tone]},
     }  # fmt: skip
 
 
 def _band(span: Span) -> dict[str, Any]:
     return {
         "x": (span.start + span.end) / 2000, "y": 0, "text": _plain(span.label), "showarrow": False,
-        "yanchor": "bottom", "font": {"color": MIDDLE["soft"]},
+        "yanchor": "bottom", "font": {"color": LIGHT["soft"]},
     }  # fmt: skip
 
 

@@ -52,7 +52,8 @@ class Recording:
     def last(self, t: int) -> str:
         """The newest recorded event at ``t`` µs, in words."""
         before = [moment for moment in self.moments if moment.t <= t]
-        return f"{before[-1].label} at {whole_ms(before[-1].t)}" if before else "nothing yet"
+        told = f"{before[-1].label} at {whole_ms(before[-1].t)}" if before else "nothing yet"
+        return f"on the real runtime: {told}"
 
     @classmethod
     def load(cls, name: str, folder: Path = DATA) -> Recording:

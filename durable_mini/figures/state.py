@@ -7,7 +7,7 @@ a moment follows from the prefix of the trace up to there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from durable_mini.trace import Event, Scalar, Trace
 
 KEYS_SHOWN: Final = 3
+NOT_COMMITTED: Final = "not committed yet"
+NEITHER: Final = "-"
+"""What the table says of a run when none is on its way or to be tried again."""
+
 NOT_AN_OBJECT: Final = frozenset({"client", "outside", "world"})
 
 
@@ -89,7 +93,7 @@ class Alarm:
         elif kind == "alarm.abandoned":
             self.mode, self.ended = Mode.NONE, False
             if self.value == scheduled:
-                self.value = None
+                self.value = self.committed = None
         elif kind == "storage.commit":
             self._commit()
 
@@ -138,6 +142,9 @@ class Alarm:
 
     def text(self) -> str:
         """The alarm in words; moments are filled in by the view."""
+        return self._reads() + (f", {NOT_COMMITTED}" if self.value != self.committed else "")
+
+    def _reads(self) -> str:
         stored = self.stored
         mode = self.shown_mode()
         if mode is Mode.RUNNING and not self.ended:
@@ -233,14 +240,16 @@ class ObjectState:
 class Reader:
     """The state of every object after the events taken in so far."""
 
-    def __init__(self, start_ms: int) -> None:
+    def __init__(self, start_ms: int, watched: Iterable[str] = ()) -> None:
         self.start_ms = start_ms
         self.objects: dict[str, ObjectState] = {}
         self.effects: dict[str, int] = {}
         """How often an outside effect was applied: key to number, the newest last."""
 
         self.down = False
-        self.watched: dict[str, None] = {}
+        self.watched: dict[str, None] = dict.fromkeys(watched)
+        """The names of watched rows, those that are known from the beginning first."""
+
         self._focus: ObjectState | None = None
 
     def take(self, event: Event) -> ObjectState | None:
@@ -278,10 +287,13 @@ class Reader:
             table["object"] = state.label
         alarm = state.alarm
         table["alarm"] = alarm.text()
-        table["retryCount"] = str(alarm.retries)
-        table["isRetry"] = "true" if alarm.retries else "false"
+        on_its_way = alarm.mode in (Mode.RUNNING, Mode.WAITING)
+        table["retryCount"] = str(alarm.retries) if on_its_way else NEITHER
+        table["isRetry"] = ("true" if alarm.retries else "false") if on_its_way else NEITHER
         for name in self.watched:
-            table[name] = words.rows(state.rows[name], self.start_ms) if name in state.rows else "none"
+            shown = words.rows(state.rows[name], self.start_ms) if name in state.rows else "none"
+            pending = dict.fromkeys(told for told in state.written if name in told.split())
+            table[name] = shown + (f"; {NOT_COMMITTED}: {', '.join(pending)}" if pending else "")
         table["gate"] = "closed by blockConcurrencyWhile" if state.gate_depth else "open"
         table["memory"] = "process away" if self.down else state.memory
         table["calls waiting"] = state.queue
@@ -308,9 +320,9 @@ class Column:
     texts: tuple[str, ...]
 
 
-def columns(trace: Trace, limit: int | None = None) -> list[Column]:
+def columns(trace: Trace, limit: int | None = None, watched: Iterable[str] = ()) -> list[Column]:
     """The whole table over time, as changes; of the first ``limit`` events if given."""
-    reader = Reader(trace.start_ms)
+    reader = Reader(trace.start_ms, watched)
     order: dict[str, None] = dict.fromkeys(("event",))
     changes: dict[str, tuple[list[int], list[str]]] = {}
     now: dict[str, str] = {}
@@ -333,10 +345,11 @@ def columns(trace: Trace, limit: int | None = None) -> list[Column]:
 def settled(trace: Trace, index: int) -> int:
     """The event at which what event ``index`` did is stored and can be seen in the table.
 
-    A write or a setAlarm is followed to its commit within the same instant, a commit to the rows that it left.
+    A write, a setAlarm or the end of a run is followed to its commit within the same instant, a commit to the rows
+    that it left.
     """
     event = trace[index]
-    if event.kind in ("storage.write", "alarm.set", "alarm.deleted"):
+    if event.kind in ("storage.write", "alarm.set", "alarm.deleted", "alarm.succeeded"):
         for later in trace.events(kind=("storage.commit", "storage.rolled_back", "object.crashed", "object.reset")):
             if later.seq > index and later.object == event.object:
                 if later.kind != "storage.commit" or later.t != event.t:
@@ -354,18 +367,25 @@ def _same_commit(event: Event, later: Event) -> bool:
 
 
 def state_after(
-    trace: Trace, index: int, t: int | None = None, recording: Recording | None = None, *, said: str = ""
+    trace: Trace,
+    index: int,
+    t: int | None = None,
+    recording: Recording | None = None,
+    *,
+    said: str = "",
+    watched: Iterable[str] = (),
 ) -> dict[str, str]:
     """What the runtime saw right after event ``index``, at ``t`` µs (by default the moment of that event).
 
-    ``said`` takes the event's place in the table where no event stands at ``t``.
+    ``said`` takes the event's place in the table where no event stands at ``t``; ``watched`` names the watched rows
+    that have a place in the table before anything was written.
 
     An ordered table: row to text. It is computed from the events up to there alone; with a
     recording its last row says how far the real runtime had come.
     """
     if not 0 <= index < len(trace):
         raise IndexError(f"The trace has the events 0 to {len(trace) - 1}, not {index}.")
-    reader = Reader(trace.start_ms)
+    reader = Reader(trace.start_ms, watched)
     for event in trace:
         reader.take(event)
         if event.seq == index:

@@ -48,9 +48,11 @@ class _Picture:
         self.parts: list[str] = []
 
     def text(self, x: float, y: float, text: str, tone: str = "ink", *, size: int = 12, anchor: str = "start",
-             bold: bool = False) -> None:  # fmt: skip
+             bold: bool = False, ground: str = "") -> None:  # fmt: skip
         weight = ' font-weight="600"' if bold else ""
         place = f' text-anchor="{anchor}"' if anchor != "start" else ""
+        if ground:  # a halo in the colour of what the text stands on
+            place += f' stroke="{LIGHT[ground]}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
         self.parts.append(
             f'<text x="{_n(x)}" y="{_n(y)}" font-size="{size}" fill="{LIGHT[tone]}"{weight}{place}>'
             f"{escape(text)}</text>"
@@ -101,8 +103,10 @@ def lab_svg(
     story: str,
     cursor: int,
     table: Mapping[str, str],
+    note: str = "",
+    name: str = "",
 ) -> str:
-    """A lab at rest: title, verdict, timeline, story, and the table at the cursor."""
+    """A lab at rest: title, verdict, timeline, story, and the table at the cursor; ``name`` is its id."""
     picture = _Picture()
     picture.text(16, 26, title, bold=True, size=15)
     picture.text(26 + text_width(title, 16), 26, subtitle, "soft")
@@ -119,19 +123,25 @@ def lab_svg(
     picture.line(0, y, WIDTH, y)
     y += 22
     picture.text(16, y, f"What the runtime saw at {table.get('now', '')}", "soft", bold=True)
-    rows = [(name, text) for name, text in table.items() if name != "now"]
+    rows = [(row, text) for row, text in table.items() if row != "now"]
     half = (len(rows) + 1) // 2
     tops = [y, y]
     for column, part in enumerate((rows[:half], rows[half:])):
         left = 16 + column * WIDTH / 2
-        for name, text in part:
+        for row, text in part:
             lines = _wrapped(text, WIDTH / 2 - 150)
-            picture.text(left, tops[column] + 22, name, "soft")
+            picture.text(left, tops[column] + 22, row, "soft")
             for line in lines:
                 tops[column] += 18
                 picture.text(left + 110, tops[column] + 4, line)
             tops[column] += 4
-    return _document(picture, max(tops) + 18, f"{title}: {verdict[1]}")
+    bottom = max(tops) + 18
+    if note:
+        picture.line(0, bottom, WIDTH, bottom)
+        bottom += 22
+        picture.text(16, bottom, note, "soft")
+        bottom += 12
+    return _document(picture, bottom, f"{title}: {verdict[1]}", name)
 
 
 def _wrapped(text: str, width: float) -> list[str]:
@@ -145,12 +155,13 @@ def _wrapped(text: str, width: float) -> list[str]:
     return lines
 
 
-def _document(picture: _Picture, height: float, label: str) -> str:
+def _document(picture: _Picture, height: float, label: str, name: str = "") -> str:
     tall = int(height)
+    known = f' id="{name}"' if name else ""
     body = "\n".join(picture.parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{tall}" viewBox="0 0 {WIDTH} {tall}" '
-        f'role="img" aria-label="{escape(label, quote=True)}" {_FONT}>\n'
+        f'role="img"{known} aria-label="{escape(label, quote=True)}" {_FONT}>\n'
         f'<rect width="{WIDTH}" height="{tall}" fill="{LIGHT["bg"]}"/>\n{body}\n</svg>\n'
     )
 
@@ -183,12 +194,13 @@ def _timeline(picture: _Picture, drawn: Layout, top: float, cursor: int | None) 
             _span(picture, span, middle, scale)
         for mark in (one for one in drawn.marks if one.lane == number):
             _mark(picture, mark, middle, scale)
-        for label in lane.placed:
-            _label(picture, label, middle)
     if cursor is not None:
         x = LEFT + cursor * scale
         picture.line(x, top - 4, x, bottom, "ink")
         picture.parts.append(f'<path d="M{_n(x - 5)} {_n(top - 8)}h10l-5 7z" fill="{LIGHT["ink"]}"/>')
+    for middle, lane in zip(middles, labels, strict=True):
+        for label in lane.placed:
+            _label(picture, label, middle)
     end = bottom + 22
     for note in [text for text in (drawn.legend and f"△ {drawn.legend}", drawn.cut) if text]:
         for line in _wrapped(note, WIDTH - LEFT - 16):
@@ -212,8 +224,9 @@ def _mark(picture: _Picture, mark: Mark, middle: float, scale: float) -> None:
 def _label(picture: _Picture, label: Placed, middle: float) -> None:
     kind = label.item.kind
     tone = "ink" if isinstance(label.item, Span) else STYLES[kind].tone
+    ground = STYLES[kind].fill if isinstance(label.item, Span) and not label.row else "bg"
     y = middle + 4 + ROW * label.row
     if label.row:
         y += 2
         picture.line(label.anchor, middle + GLYPH, label.anchor, y - 9, "line")
-    picture.text(label.x, y, label.item.label, tone)
+    picture.text(label.x, y, label.text, tone, ground=ground)

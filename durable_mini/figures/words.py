@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
+    from durable_mini.faults import Fault
     from durable_mini.trace import Event, Scalar
 
 SPACE: Final = "\u00a0"  # between a number and its unit, and between thousands
@@ -62,6 +63,16 @@ def shortened(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
+def shorter(label: str) -> list[str]:
+    """A label and what it can be cut to, longest first: after each comma or colon from the end on."""
+    found = [label]
+    rest = label
+    while (at := max(rest.rfind(", "), rest.rfind(": "))) > 0:
+        rest = rest[:at]
+        found.append(f"{rest}…")
+    return found
+
+
 # -- what details say ----------------------------------------------------------------------------------
 
 
@@ -89,6 +100,11 @@ def effect_verb(detail: Mapping[str, Scalar], *, past: bool) -> str:
     return _PAST.get(verb, verb) if past else verb
 
 
+def with_article(noun: str) -> str:
+    """A noun with its article: ``a str``, ``an int``."""
+    return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
+
+
 def listed(names: Sequence[str]) -> str:
     """Names in a sentence: ``lease-a, lease-b and lease-c``."""
     return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
@@ -97,6 +113,11 @@ def listed(names: Sequence[str]) -> str:
 def why(detail: Mapping[str, Scalar]) -> str:
     """Why a fault missed, short: of several reasons the first."""
     return str(detail.get("why", "")).partition(" and ")[0]
+
+
+def unreached(fault: Fault) -> str:
+    """What is told of a fault whose point or moment never came."""
+    return f"{fault.what.removesuffix(' after')}: never reached"
 
 
 @lru_cache(maxsize=512)
@@ -214,7 +235,7 @@ def _alarm(what: str, detail: Mapping[str, Scalar], start_ms: int) -> str:
     told = shortened(str(detail.get("message", "")), 60)
     retries = detail.get("retryCount")
     return {
-        "set": f"alarm set to {due}",
+        "set": f"alarm set to {due}" + (": the time asked for lies in the past" if "asked" in detail else ""),
         "deleted": "alarm deleted",
         "due": "alarm due",
         "dispatched": "alarm() starts" + (f", retry {retries}" if retries else ""),

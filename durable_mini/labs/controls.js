@@ -10,11 +10,13 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
+// Each lab has a module of its own, and all labs of a page share its ids.
+const PAGE_ID = `dm-${Math.random().toString(36).slice(2)}`;
 let nextId = 0;
 
 // One setting: its element, `show(value)` for what Python accepted.
 function settingControl(setting, onChange) {
-  const id = `dm-${++nextId}`;
+  const id = `${PAGE_ID}-${++nextId}`;
   const label = element("label", { htmlFor: id, title: setting.help }, setting.label);
   const box = element("div", { className: `dm-setting dm-${setting.kind}` });
   box.dataset.name = setting.name;
@@ -53,12 +55,12 @@ function settingControl(setting, onChange) {
 }
 
 class Controls {
-  // `send` takes what has changed: {settings}, {press}, {seed}; `hint` a sentence about what cannot be.
-  constructor(about, send, hint) {
+  // `send` takes what has changed: {settings}, {press}, {seed}.
+  constructor(about, send) {
     this.settings = {};
     this.about = about;
     const change = (name, value) => send({ settings: { [name]: value } });
-    const moreId = `dm-${++nextId}`;
+    const moreId = `${PAGE_ID}-${++nextId}`;
     this.inView = element("div", { className: "dm-controls" });
     this.more = element("div", { className: "dm-controls dm-more", id: moreId, hidden: true });
     for (const setting of about.settings) {
@@ -73,24 +75,31 @@ class Controls {
       chip.addEventListener("click", () => send({ press: fault.name, atCursor: fault.at_cursor }));
       return chip;
     });
-    const seedId = `dm-${++nextId}`;
+    const seedId = `${PAGE_ID}-${++nextId}`;
     this.seed = element("input", { type: "text", inputMode: "numeric", id: seedId, className: "dm-seed", autocomplete: "off" });
     this.seed.addEventListener("change", () => {
       const given = this.seed.value.trim();
-      if (/^\d{1,9}$/.test(given)) send({ seed: Number(given) });
-      else hint(`“${given.slice(0, 20)}” is no seed: a seed is a whole number of at most 9 digits, such as 7.`);
+      const good = /^\d{1,9}$/.test(given);
+      this.hint.textContent = good ? "" : `${given ? `“${given.slice(0, 24)}”` : "Nothing"} is no seed: a seed is a whole number of at most 9 digits. It stays ${this.accepted}.`;
+      if (good) send({ seed: Number(given) });
+      else this.seed.value = this.accepted;
     });
+    this.hint = element("span", { className: "dm-hint", role: "alert" });
     const dice = element("button", { type: "button", className: "dm-button", "aria-label": "another seed", title: "another seed" }, "⚄");
-    dice.addEventListener("click", () => send({ seed: Math.floor(Math.random() * 1000) }));
+    dice.addEventListener("click", () => {
+      this.hint.textContent = "";
+      send({ seed: Math.floor(Math.random() * 1000) });
+    });
     const seedHelp = "what the random draws start from: jitter, and the order of alarms due at one instant";
     const seedLabel = element("label", { htmlFor: seedId, title: seedHelp }, "seed");
-    this.more.append(element("div", { className: "dm-setting" }, seedLabel, this.seed, dice));
+    this.more.append(element("div", { className: "dm-setting" }, seedLabel, this.seed, dice, this.hint));
     const toggle = element("button", { type: "button", className: "dm-link", "aria-expanded": "false", "aria-controls": moreId }, "more ▾");
-    toggle.addEventListener("click", () => {
-      this.more.hidden = !this.more.hidden;
-      toggle.setAttribute("aria-expanded", String(!this.more.hidden));
-      toggle.textContent = this.more.hidden ? "more ▾" : "less ▴";
-    });
+    this.unfold = (open) => {
+      this.more.hidden = !open;
+      toggle.setAttribute("aria-expanded", String(open));
+      toggle.textContent = open ? "less ▴" : "more ▾";
+    };
+    toggle.addEventListener("click", () => this.unfold(this.more.hidden));
     const group = element("div", { className: "dm-faults", role: "group", "aria-label": "Break it" });
     group.append(element("span", { className: "dm-soft" }, "Break it:"), ...this.chips);
     const breaks = element("div", { className: "dm-controls dm-breaks" }, group, toggle);
@@ -98,6 +107,10 @@ class Controls {
   }
 
   show(run) {
+    // what differs from the beginning is not hidden under "more" in a lab that appears anew
+    const changed = (one) => one.more && run.settings[one.name] !== one.default;
+    if (this.accepted === undefined && (run.seed !== this.about.seed || this.about.settings.some(changed))) this.unfold(true);
+    this.accepted = run.seed;
     for (const { name, needs } of this.about.settings) {
       const { box, show } = this.settings[name];
       show(run.settings[name]);
@@ -107,6 +120,11 @@ class Controls {
     }
     for (const chip of this.chips) chip.setAttribute("aria-pressed", String(run.pressed.includes(chip.dataset.name)));
     this.seed.value = run.seed;
+  }
+
+  // The button of a fault that one run has and another has not.
+  chipOf(before, after) {
+    return this.chips.find((chip) => before.includes(chip.dataset.name) && !after.includes(chip.dataset.name));
   }
 
   // Whether Python is out of reach: nothing can be set then, and what is under "more" can still be read.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import uuid
+from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.figures import alternative
 from durable_mini.figures.state import state_after
@@ -14,28 +16,38 @@ if TYPE_CHECKING:
     from durable_mini.labs.widget import LabWidget
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+AT_REST: Final = "This is a picture of the lab as it opens. Run this cell to use the lab itself."
 
 _shown: dict[str, tuple[int, list[LabWidget]]] = {}
 """The widgets that each cell shows, and the execution they belong to."""
 
 
 def bundle(lab: Lab) -> dict[str, Any]:
-    """The lab in every form that a notebook can hold."""
+    """The lab in every form that a notebook can hold.
+
+    A notebook that is saved with a widget's view and opened again without a kernel shows an
+    error in its place: JupyterLab prefers the view to the picture beside it. So there the
+    output is the picture alone, and the live widget takes the picture's place by its name.
+    """
     outcome = lab.outcome()
-    data: dict[str, Any] = {"text/plain": plain(lab, outcome), "image/svg+xml": static(lab, outcome)}
     cell = _cell()
-    if cell is not None:
-        data[WIDGET_VIEW] = {"version_major": 2, "version_minor": 0, "model_id": _widget(lab, outcome, *cell).model_id}
+    if cell is None:
+        return {"text/plain": plain(lab, outcome), "image/svg+xml": static(lab, outcome)}
+    place = f"dm-{uuid.uuid4().hex}" if _takes_places(cell[0]) else ""
+    data: dict[str, Any] = {"text/plain": plain(lab, outcome), "image/svg+xml": static(lab, outcome, place)}
+    widget = _widget(lab, outcome, place, *cell)
+    if not place:
+        data[WIDGET_VIEW] = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
     return data
 
 
-def static(lab: Lab, outcome: Outcome) -> str:
-    """The lab at rest, as SVG."""
+def static(lab: Lab, outcome: Outcome, name: str = "") -> str:
+    """The lab at rest, as SVG; a live lab finds it by ``name``."""
     overlay = lab.overlay(outcome)
     drawn = drawn_layout(lab, outcome, overlay.recording)
     verdict = lab.verdict(outcome)
     at = opening(lab, outcome)
-    table = state_after(outcome.trace, at, recording=overlay.recording)
+    table = state_after(outcome.trace, at, recording=overlay.recording, watched=lab.watch)
     story = lab.story(outcome) + (f" {lab.trouble(outcome)}" if lab.trouble(outcome) else "")
     return lab_svg(
         drawn,
@@ -45,13 +57,15 @@ def static(lab: Lab, outcome: Outcome) -> str:
         story=story,
         cursor=outcome.trace[at].t,
         table=table,
+        note=AT_REST,
+        name=name,
     )
 
 
 def plain(lab: Lab, outcome: Outcome) -> str:
     """The lab in words: verdict, story, everything that is drawn, the table at the cursor, the digest."""
     overlay = lab.overlay(outcome)
-    table = state_after(outcome.trace, opening(lab, outcome), recording=overlay.recording)
+    table = state_after(outcome.trace, opening(lab, outcome), recording=overlay.recording, watched=lab.watch)
     drawn = drawn_layout(lab, outcome, overlay.recording)
     rows = [(name, value) for name, value in table.items() if name != "now"]
     parts = [
@@ -82,7 +96,16 @@ def _cell() -> tuple[str, int] | None:
     return str(metadata.get("cellId", "")), int(shell.execution_count)
 
 
-def _widget(lab: Lab, outcome: Outcome, cell: str, execution: int) -> LabWidget:
+def _takes_places(cell: str) -> bool:
+    """Whether the front-end makes widgets live as soon as the kernel tells of them: JupyterLab and Notebook do.
+
+    Their cells have ids and their kernels are sessions of a Jupyter server. Others may load
+    widgets only when an output asks for a view.
+    """
+    return bool(cell) and "JPY_SESSION_NAME" in os.environ
+
+
+def _widget(lab: Lab, outcome: Outcome, place: str, cell: str, execution: int) -> LabWidget:
     """A widget for the running cell; those of its earlier executions are closed."""
     from durable_mini.labs.widget import LabWidget
 
@@ -91,6 +114,6 @@ def _widget(lab: Lab, outcome: Outcome, cell: str, execution: int) -> LabWidget:
         for widget in widgets:
             widget.close_all()
         widgets = []
-    widget = LabWidget(lab, outcome)
+    widget = LabWidget(lab, outcome, place)
     _shown[cell] = (execution, [*widgets, widget])
     return widget

@@ -7,7 +7,7 @@ const RESTARTED = "The kernel was restarted: run this cell again.";
 const NO_ANSWER = "No answer from the kernel: is a cell still running? If the kernel was restarted, run this cell again.";
 const GONE = ["comm_live_update", "comm:close", "destroy"];
 const PATIENCE_MS = 4000; // Python stops a run after 3 s
-const LEAST_WIDTH = 380;
+const LEAST_WIDTH = 240;
 
 class Lab {
   constructor(model, root) {
@@ -33,7 +33,7 @@ class Lab {
     for (const event of GONE) model.on(event, this.onLost);
     this.onPicture();
     this.observer = new ResizeObserver(() => this._redraw());
-    this.observer.observe(this.plot);
+    for (const sized of [root, this.plot]) this.observer.observe(sized);
   }
 
   destroy() {
@@ -48,10 +48,7 @@ class Lab {
 
   _build(root) {
     const about = this.model.get("about");
-    this.controls = new Controls(about, (change) => this._change(change), (sentence) => {
-      this._warn(sentence);
-      this.controls.show(this.run);
-    });
+    this.controls = new Controls(about, (change) => this._change(change));
     this.timeline = new Timeline(about, (picked) => {
       this._stop();
       this.touched = true;
@@ -79,6 +76,7 @@ class Lab {
       this.touched = true;
       this._goAt(Number(this.scrub.value));
     });
+    this.scrub.addEventListener("keydown", (key) => key.key !== " " && this._key(key)); // steps as the timeline's do
     this.clock = element("span", { className: "dm-clock" });
     this.count = element("span", { className: "dm-count dm-soft" });
     this.lost = element("p", { className: "dm-lost", role: "alert", hidden: true });
@@ -193,8 +191,10 @@ class Lab {
   _newRun(run) {
     this._stop();
     const t = this.t;
+    const before = this.run;
     this.run = run;
     this.scrub.max = run.layout.end;
+    const undone = document.activeElement === this.undo && before && before.plan.length > run.plan.length;
     if (this.next === null) this.controls.show(run);
     this.subtitle.textContent = run.subtitle;
     const [tone, text] = run.verdict;
@@ -203,6 +203,8 @@ class Lab {
     this.story.textContent = run.story;
     this._show(this.trouble, run.trouble && `✕ ${run.trouble}`);
     this.plan.textContent = run.plan.join("\n") || "nothing breaks";
+    // the button goes away with the last fault, and keyboard focus must not be lost with it
+    if (undone && !run.plan.length) (this.controls.chipOf(before.pressed, run.pressed) ?? this.plot).focus();
     this.undo.hidden = run.plan.length === 0;
     this.code.value = run.code;
     this.seen = new Map();
@@ -277,9 +279,9 @@ class Lab {
     Object.assign(this.root.dataset, { t, event: this.index, said: this.said, trace: run.digest });
     this.scrub.value = t;
     const now = wholeMs(t);
-    this.scrub.setAttribute("aria-valuetext", now);
     this.clock.textContent = `${now.slice(0, -3)} of ${wholeMs(run.layout.end)}`;
     this.count.textContent = `event ${this._here() + 1} of ${run.stops.length}`;
+    this.scrub.setAttribute("aria-valuetext", `${now}, ${this.count.textContent}`);
     this.heading.textContent = `What the runtime saw at ${now}`;
     const table = tableAt(run, this.index, t, this.said).filter(([name]) => name !== "now");
     this._fill(table);
@@ -350,6 +352,7 @@ class Lab {
     const actions = {
       ArrowLeft: () => this._step(-1),
       ArrowRight: () => this._step(1),
+      ...(key.currentTarget === this.scrub && { ArrowDown: () => this._step(-1), ArrowUp: () => this._step(1) }),
       PageUp: () => this._leap(-1),
       PageDown: () => this._leap(1),
       Home: () => this._stand(this.run.stops[0]),
@@ -385,15 +388,48 @@ class Lab {
   }
 }
 
+function mounted(model, place) {
+  const root = document.createElement("div");
+  place(root);
+  // The notebook takes arrow keys and letters for itself; what is typed in the lab belongs to the lab.
+  root.addEventListener("keydown", (key) => {
+    if (!key.ctrlKey && !key.metaKey && !key.altKey) key.stopPropagation();
+  });
+  return new Lab(model, root);
+}
+
+// In JupyterLab a cell's output is the static picture alone, which a saved notebook keeps. The live lab takes the
+// place of every picture that bears its name, for as long as there is a kernel.
+function takePlaces(model, name) {
+  const labs = new Map();
+  const look = (part) => {
+    const pictures = part.tagName === "IMG" ? [part] : (part.querySelectorAll?.("img") ?? []);
+    for (const picture of pictures) {
+      if (labs.has(picture) || !picture.src.includes(name)) continue;
+      labs.set(picture, mounted(model, (root) => picture.after(root)));
+      picture.hidden = true;
+      picture.style.display = "none";
+    }
+  };
+  const observer = new MutationObserver((changes) => {
+    for (const { addedNodes } of changes) addedNodes.forEach(look);
+  });
+  observer.observe(document.body, { childList: true, subtree: true });
+  look(document.body);
+  return () => {
+    observer.disconnect();
+    // what is still in view stays, and says that its kernel has gone
+    for (const [picture, lab] of labs) picture.isConnected ? lab.onLost() : lab.destroy();
+  };
+}
+
 export default {
+  initialize({ model }) {
+    const name = model.get("place");
+    return name ? takePlaces(model, name) : undefined;
+  },
   render({ model, el }) {
-    const root = document.createElement("div");
-    el.append(root);
-    // The notebook takes arrow keys and letters for itself; what is typed in the lab belongs to the lab.
-    root.addEventListener("keydown", (key) => {
-      if (!key.ctrlKey && !key.metaKey && !key.altKey) key.stopPropagation();
-    });
-    const lab = new Lab(model, root);
+    const lab = mounted(model, (root) => el.append(root));
     return () => lab.destroy();
   },
 };

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.errors import describe
-from durable_mini.faults import FaultPlan
+from durable_mini.faults import Fault, FaultPlan
+from durable_mini.figures import findings, words
+from durable_mini.labs.interrupted import told_briefly
 from durable_mini.labs.settings import FaultButton, Moment, Setting, Value, Values, in_effect, values_of
 from durable_mini.world import World
 
@@ -58,6 +60,8 @@ class Outcome:
     seed: int
     until_us: int
     error: Exception | None = None
+    unreached: tuple[Fault, ...] = ()
+    """Faults of the plan whose point or moment never came."""
 
 
 class Run:
@@ -202,23 +206,36 @@ class Lab:
         stub = world.namespace(self.class_for(values)).getByName(self.object_name)
         run = Run(world, stub, values, plan, self.operations)
         error: Exception | None = None
-        try:
-            self.scenario(run)
-        except Exception as raised:  # noqa: BLE001 - whatever a learner's class raises is shown, with the trace so far
-            error = raised
+        with told_briefly(self.class_for(values).__name__):
+            try:
+                self.scenario(run)
+            except Exception as raised:  # noqa: BLE001 - a learner's class may raise anything: shown with the trace so far
+                error = raised
         trace = world.trace
+        until_us = round(run.until_ms * 1000)
+        missed = {(event.detail["what"], event.t) for event in trace.events(kind="fault.missed")}
+        unreached = tuple(
+            fault for fault in world.faults.never_struck if (fault.what, round(fault.at_ms * 1000)) not in missed
+        )
         world.run_sync(world.close())
-        return Outcome(trace, values, plan, chosen_seed, round(run.until_ms * 1000), error)
+        return Outcome(trace, values, plan, chosen_seed, until_us, error, unreached)
 
     # -- judging -----------------------------------------------------------------------------------
 
     def verdict(self, trace: Trace | Outcome | None = None) -> Verdict:
         """The verdict on a trace; without one, on the run that the lab starts with."""
-        return self.judge(self._judged(trace))
+        outcome = self._judged(trace)
+        verdict = self.judge(outcome)
+        if verdict.tone != "good" or not outcome.unreached:
+            return verdict
+        never = words.listed([words.unreached(fault) for fault in outcome.unreached])
+        return replace(verdict, text=f"{verdict.text}; {never}")
 
     def story(self, trace: Trace | Outcome | None = None) -> str:
         """What happened, in one sentence."""
-        return self.tell(self._judged(trace))
+        outcome = self._judged(trace)
+        never = [words.unreached(fault) for fault in outcome.unreached]
+        return "; ".join([self.tell(outcome).removesuffix("."), *never]) + "."
 
     def _judged(self, trace: Trace | Outcome | None) -> Outcome:
         if trace is None:
@@ -232,20 +249,22 @@ class Lab:
         return Outcome(trace, values_of(self.settings, {}, self.start), self.plan, self.seed, last)
 
     def trouble(self, outcome: Outcome) -> str:
-        """What the learner's class raised, in one sentence with object and try; empty if nothing."""
+        """What the learner's class raised, in one sentence with object and try; empty if nothing went wrong."""
         if outcome.error is not None:
             notes = [note for note in getattr(outcome.error, "__notes__", []) if note.startswith("raised in ")]
             where = notes[-1] if notes else "raised in the scenario"
-            return f"{describe(outcome.error)} ({where})"
+            told = describe(outcome.error)
+            return f"{told} ({where}){findings.meant(told)}"
         for event in outcome.trace:
             message = str(event.detail.get("message", ""))
             if event.kind == "alarm.failed" and not message.startswith(("Error: fault:", "Error: Network connection")):
                 run = event.detail.get("run")
-                return f"{message} (raised in alarm() of {event.object}, run {run}, at {event.t / 1000:g} ms)"
+                where = f"raised in alarm#{run} of {event.object}, at {event.t / 1000:g} ms"
+                return f"{message} ({where}){findings.meant(message)}"
             if event.kind == "object.reset":
                 instance = event.detail.get("instance")
                 return f"{message} (reset {event.object}, instance {instance}, at {event.t / 1000:g} ms)"
-        return ""
+        return findings.not_awaited(outcome.trace) or findings.no_moment(outcome.trace) or ""
 
     def press(self, button: str, plan: FaultPlan, at_ms: float, outcome: Outcome) -> FaultPlan:
         """The plan after a fault button was pressed at the time cursor."""
@@ -326,7 +345,9 @@ def _written(value: Value) -> str:
 
 def _check_class(cls: type[Any], operations: Operations) -> None:
     if not isinstance(cls, type):
-        raise TypeError(f"cls= takes your class itself, such as cls=MyLedger, not a {type(cls).__name__}.")
+        raise TypeError(
+            f"cls= takes your class itself, such as cls=MyLedger, not {words.with_article(type(cls).__name__)}."
+        )
     for operation, method in operations.items():
         if not callable(getattr(cls, method, None)):
             raise TypeError(

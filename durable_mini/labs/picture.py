@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.figures.layout import MOST_EVENTS, Layout, as_columns, deltas, layout
@@ -30,7 +31,13 @@ def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit:
     # where several operations are one method, the first one's words are taken
     phrases = {lab.operations[operation]: text for operation, text in reversed(list(lab.phrases.items()))}
     return layout(
-        outcome.trace, recording, until=outcome.until_us, phrases=phrases, limit=limit, landmarks=lab.landmarks(outcome)
+        outcome.trace,
+        recording,
+        until=outcome.until_us,
+        phrases=phrases,
+        limit=limit,
+        landmarks=lab.landmarks(outcome),
+        unreached=outcome.unreached,
     )
 
 
@@ -81,7 +88,7 @@ def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int) -> dict[s
         "times": deltas([event.t for event in outcome.trace][: drawn.events]),
         "steps": deltas([seq for seq in steps if _whole(outcome.trace, seq, drawn.events)]),
         "stops": landmark_stops(lab, outcome, drawn),
-        "table": _table(outcome.trace, drawn.events),
+        "table": _table(outcome.trace, drawn.events, lab.watch),
         "recorded": [[moment.t, moment.label] for moment in recording.moments] if recording is not None else None,
         "overlay": overlay.note,
         "verdict": [verdict.tone, str(verdict)],
@@ -112,13 +119,13 @@ def subtitle(lab: Lab, outcome: Outcome) -> str:
     return f"{class_name} “{lab.object_name}”, seed {outcome.seed}"
 
 
-def _table(trace: Trace, events: int) -> dict[str, Any]:
+def _table(trace: Trace, events: int, watched: Iterable[str]) -> dict[str, Any]:
     texts: dict[str, int] = {}
 
     def numbered(column: Column) -> list[Any]:
         return [column.name, deltas(list(column.events)), [texts.setdefault(one, len(texts)) for one in column.texts]]
 
-    return {"columns": [numbered(column) for column in columns(trace, events)], **worded(list(texts))}
+    return {"columns": [numbered(column) for column in columns(trace, events, watched)], **worded(list(texts))}
 
 
 def worded(texts: list[str]) -> dict[str, Any]:
@@ -138,6 +145,7 @@ def description(lab: Lab) -> dict[str, Any]:
     """What does not change from run to run: title, settings, buttons, and how kinds look."""
     return {
         "title": lab.title,
+        "seed": type(lab).seed,
         "settings": [setting.described() for setting in lab.shown_settings],
         "faults": [
             {"name": one.name, "label": one.label, "help": one.help, "at_cursor": one.at_cursor} for one in lab.faults

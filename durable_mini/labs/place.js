@@ -6,6 +6,7 @@ const CLEAR_LEFT = 48; // what a label keeps from the next mark, so that nobody 
 const CLEAR_RIGHT = 20;
 const MOST_ROWS = 4;
 const LEAST_SPAN = 4;
+const LEAD = 3; // how far to the left of a label in a lower row nothing else may start
 const INSIDE_ONLY = new Set(["call", "run", "failed", "gate", "flight", "memory"]);
 
 class Rows {
@@ -48,13 +49,21 @@ function placeLabels(run, styles, x, left, width, measure) {
     const weight = (entry) => styles[entry.item.kind][4];
     const labelled = entries.filter((entry) => entry.item.label);
     labelled.sort((a, b) => weight(b) - weight(a) || b.start - a.start || b.item.event - a.item.event);
-    const placed = labelled.map((entry) => placeOne(entry, rows, inside, measure)).filter(Boolean);
+    const placed = labelled.map((entry) => placeShorter(entry, rows, inside, measure)).filter(Boolean);
     return { placed, rows: 1 + Math.max(0, ...placed.map((label) => label.row)) };
   });
 }
 
-function placeOne({ item, start, end, isSpan }, rows, inside, measure) {
-  const width = measure(item.label);
+// The longest form of a label that has room somewhere.
+function placeShorter(entry, rows, inside, measure) {
+  for (const text of shorter(entry.item.label)) {
+    const found = placeOne(entry, measure(text), rows, inside);
+    if (found) return { ...found, text };
+  }
+  return null;
+}
+
+function placeOne({ item, start, end, isSpan }, width, rows, inside) {
   const anchor = isSpan ? start + 2 : (start + end) / 2;
   if (isSpan) {
     let at = start + 6;
@@ -63,7 +72,7 @@ function placeOne({ item, start, end, isSpan }, rows, inside, measure) {
     }
     if (at + width <= end - 4) {
       inside.push([at, at + width]);
-      return { item, isSpan, x: at, row: 0, anchor };
+      return { item, isSpan, x: at, row: 0, anchor, within: true };
     }
     if (INSIDE_ONLY.has(item.kind)) return null;
   }
@@ -76,8 +85,8 @@ function placeOne({ item, start, end, isSpan }, rows, inside, measure) {
   for (let row = 1; row < MOST_ROWS; row++) {
     const between = Array.from({ length: row - 1 }, (_, i) => i + 1);
     for (const at of [anchor + 4, Math.min(anchor + 4, rows.right - width), anchor - 4 - width]) {
-      if (rows.free(row, at, at + width) && between.every((up) => rows.free(up, anchor - 1, anchor + 1))) {
-        rows.take(row, at - GAP, at + width + GAP);
+      if (rows.free(row, at - LEAD, at + width) && between.every((up) => rows.free(up, anchor - 1, anchor + 1))) {
+        rows.take(row, at - LEAD, at + width + GAP);
         for (const up of between) rows.take(up, anchor - 3, anchor + 3);
         return { item, isSpan, x: at, row, anchor };
       }

@@ -48,7 +48,7 @@ class Slider:
         """The setting for the front-end."""
         return {
             "kind": "slider", "name": self.name, "label": self.label, "stops": self.stops, "unit": self.unit,
-            "help": self.help, "more": self.more, "off": self.off, "needs": self.needs,
+            "help": self.help, "more": self.more, "default": self.default, "off": self.off, "needs": self.needs,
         }  # fmt: skip
 
 
@@ -73,7 +73,7 @@ class Choice:
         """The setting for the front-end."""
         return {
             "kind": "choice", "name": self.name, "label": self.label, "choices": self.choices,
-            "help": self.help, "more": self.more,
+            "help": self.help, "more": self.more, "default": self.default,
         }  # fmt: skip
 
 
@@ -95,7 +95,10 @@ class Toggle:
 
     def described(self) -> dict[str, Any]:
         """The setting for the front-end."""
-        return {"kind": "toggle", "name": self.name, "label": self.label, "help": self.help, "more": self.more}
+        return {
+            "kind": "toggle", "name": self.name, "label": self.label,
+            "help": self.help, "more": self.more, "default": self.default,
+        }  # fmt: skip
 
 
 Setting = Slider | Choice | Toggle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.clock import Date
@@ -119,8 +120,8 @@ def _horizon_ms(values: Values, plan: FaultPlan) -> int:
     longest = max(int(values[setting]) + at_ms for setting, at_ms in _LEASES.values() if values[setting])
     if values["renew"]:
         longest = max(longest, 2 * int(values["lease_a"]) + int(values["renew_after"]))
-    if values["policy"] == CONSTRUCTOR:
-        longest = max(longest + 6_000, 2 * CONSTRUCTOR_MS)
+    if values["policy"] == CONSTRUCTOR:  # short leases: until the alarm was due once; long ones: until it was due again
+        longest = max(longest + 1_500, CONSTRUCTOR_MS + 1_500 if longest < CONSTRUCTOR_MS / 2 else 2 * CONSTRUCTOR_MS)
     if any(fault.what == RAISE for fault in plan):
         soonest = min(int(values[setting]) + at_ms for setting, at_ms in _LEASES.values() if values[setting])
         longest = max(longest, soonest + 2_650)
@@ -158,10 +159,28 @@ def _grants(trace: Trace, answer: str) -> list[tuple[str, int, Event]]:
 
 def _ends(trace: Trace) -> dict[str, list[int]]:
     """When each lease ends whose grant was acknowledged, in µs; a renewed one has several ends."""
-    found: dict[str, list[int]] = {}
+    return {lease: [end for _, end in granted] for lease, granted in _granted(trace).items()}
+
+
+def _granted(trace: Trace) -> dict[str, list[tuple[int, int]]]:
+    """When each lease was granted and renewed, and the end that gave it, in µs."""
+    found: dict[str, list[tuple[int, int]]] = {}
     for lease, lasts, event in _grants(trace, "replied"):
-        found.setdefault(lease, []).append(event.t + lasts)
+        found.setdefault(lease, []).append((event.t, event.t + lasts))
     return found
+
+
+def _row_gone(trace: Trace, lease: str, end: int) -> int | None:
+    """When the row of a lease was deleted although the lease lasted longer; None if it was not."""
+    gone = None
+    there = False
+    for event in trace.events(kind="storage.rows"):
+        if event.t >= end:
+            break
+        held = any(row[0] == lease for row in json.loads(str(event.detail.get("rows"))))
+        gone = event.t if there and not held else None if held else gone
+        there = held
+    return gone
 
 
 def _overdue(outcome: Outcome) -> list[str]:
@@ -200,16 +219,23 @@ def _verdict(outcome: Outcome) -> Verdict:
         return Verdict("neutral", f"{_all(open_leases)} not due yet when the run ends")
     if not ends:
         return Verdict("neutral", "no lease was granted")
-    last = max((events[-1].seq for events in applied.values()), default=None)
     which = "every granted lease" if _grants(trace, "failed") else "every lease"
-    return Verdict("good", f"{which} revoked once, on time", last)
+    most = words.whole_ms(max(behind.values()))
+    return Verdict("good", f"{which} revoked once, on time (at most {most} late)", _last_done(trace, applied))
+
+
+def _last_done(trace: Trace, applied: dict[str, list[Event]]) -> int | None:
+    """The end of the run that revoked the last lease."""
+    last = max(events[-1].seq for events in applied.values())
+    return next((event.seq for event in trace.events(kind="alarm.succeeded") if event.seq > last), last)
 
 
 def _never(trace: Trace, overdue: list[str], ends: dict[str, list[int]]) -> Verdict:
     cancelled = trace.events(kind="alarm.cancelled")
     if cancelled:
         never = "" if trace.events(kind="alarm.dispatched") else ", alarm() never ran"
-        moved = f"each time it was due, the constructor moved the alarm on{never}"
+        when = "when it was due" if len(cancelled) == 1 else "each time it was due"
+        moved = f"{when}, the constructor moved the alarm on{never}"
         return Verdict("bad", f"{_all(overdue)} never revoked: {moved}", cancelled[-1].seq)
     abandoned = trace.events(kind="alarm.abandoned")
     if abandoned:
@@ -288,11 +314,19 @@ def _landmarks(outcome: Outcome) -> list[Landmark]:
     """Where each lease ends, and what is true when the run does."""
     trace = outcome.trace
     found = []
-    for lease, moments in _ends(trace).items():
-        end = moments[-1]
-        if end <= outcome.until_us:
+    for lease, granted in _granted(trace).items():
+        for number, (_, end) in enumerate(granted):
+            if end > outcome.until_us:
+                continue
+            renewed = next((later for at, later in granted[number + 1 :] if at < end), None)
+            if renewed is not None:
+                said = f"{lease} would have ended now; it was renewed until {words.whole_ms(renewed)}"
+                found.append(Landmark(end, "leases", f"{lease}, old end", said))
+                continue
+            gone = _row_gone(trace, lease, end)
+            told = "" if gone is None else f": its row was deleted at {words.whole_ms(gone)}"
             armed = "" if _armed_before(trace, end) else ", and nothing is armed"
-            found.append(Landmark(end, "leases", f"{lease} ends", f"{lease} ends{armed}"))
+            found.append(Landmark(end, "leases", f"{lease} ends{told}", f"{lease} ends{told}{armed}"))
     overdue = _overdue(outcome)
     armed = "" if _armed_at_end(trace) or not overdue else ", nothing is armed"
     said = "the run ends" + (f": {_are(overdue)} overdue{armed}" if overdue else "")
@@ -324,7 +358,26 @@ def _story(outcome: Outcome) -> str:
         for lease, _, event in _grants(trace, "failed")
     ]
     sentence = _main_story(trace)
-    return "; ".join([sentence, *refused, *missed]) + "."
+    struck = [told for t, told in _struck(trace) if at(t) not in sentence]
+    return "; ".join([sentence, *struck, *refused, *missed]) + "."
+
+
+def _struck(trace: Trace) -> list[tuple[int, str]]:
+    """What the faults did that took the object out of memory: when, and in words."""
+    at = words.whole_ms
+    found = []
+    for event in trace.events(kind="fault.injected"):
+        what = event.detail.get("what")
+        back = next((one for one in trace.events(kind="object.constructed") if one.seq > event.seq), None)
+        again = f"its constructor ran again at {at(back.t)}" if back is not None else "nothing has needed it since"
+        if what == EVICT:
+            found.append((event.t, f"at {at(event.t)} evict took the object out of memory, and {again}"))
+        elif what == RESTART:
+            up = next((one for one in trace.events(kind="process.started") if one.seq > event.seq), None)
+            came = "and was not back when the run ended" if up is None else f"and was back at {at(up.t)}"
+            kept = "" if up is None else ", with what was stored"
+            found.append((event.t, f"at {at(event.t)} the process died with all its memory {came}{kept}"))
+    return found
 
 
 def _cause(trace: Trace, sent: Event) -> str:
@@ -344,6 +397,9 @@ def _main_story(trace: Trace) -> str:
         twice = _twice(trace, lease, events) if len(events) > 1 else ""
         if twice:
             return twice
+    lost_renewal = _lost_renewal(trace)
+    if lost_renewal:
+        return lost_renewal
     cancelled = trace.events(kind="alarm.cancelled")
     if cancelled:
         return (
@@ -365,6 +421,22 @@ def _main_story(trace: Trace) -> str:
     applied = [f"{key} at {at(events[-1].t)}" for key, events in _applied(trace).items()]
     revoked = ", ".join(applied[:4]) + (f" and {len(applied) - 4} more" if len(applied) > 4 else "")
     return f"alarm() ran {_times(len(runs))} and revoked {revoked or 'nothing'}"
+
+
+def _lost_renewal(trace: Trace) -> str:
+    """How a lease was lost that was renewed while its revocation was awaited."""
+    at = words.whole_ms
+    applied = _applied(trace)
+    for lease, granted in _granted(trace).items():
+        renewed, end = granted[-1]
+        gone = _row_gone(trace, lease, end)
+        events = applied.get(lease, [])
+        if len(granted) > 1 and gone is not None and gone >= renewed and (not events or events[-1].t < end):
+            return (
+                f"At {at(renewed)} {lease} was renewed until {at(end)}, while its revocation was on its way; at "
+                f"{at(gone)} the handler deleted the row, and the renewal with it"
+            )
+    return ""
 
 
 def _twice(trace: Trace, lease: str, events: list[Event]) -> str:
@@ -394,17 +466,23 @@ def _twice(trace: Trace, lease: str, events: list[Event]) -> str:
 # -- what was recorded --------------------------------------------------------------------------------------
 
 
+_NO_RECORDING: Final = (
+    f"no recording for these settings; there is one for only earlier, lease-a {words.whole_ms(300_000)}, lease-b "
+    f"{words.whole_ms(1_500_000)}, and one with raise after the effect"
+)
+
+
 def _recorded(values: Values, plan: FaultPlan) -> Overlay:
     others = [fault for fault in plan if fault.what != RAISE]
     as_recorded = (
         values["policy"] == ONLY_EARLIER and values["lease_a"] == 300 and not values["lease_c"] and not values["renew"]
     )
     if not as_recorded or others:
-        return Overlay(None, "no recording for these settings")
+        return Overlay(None, _NO_RECORDING)
     try:
         if not plan:
             if values["lease_b"] != 1_500:
-                return Overlay(None, "no recording for these settings")
+                return Overlay(None, _NO_RECORDING)
             return Overlay(Recording.load("s01_normal"))
         recording = Recording.load("s02_throw_after_effect")
     except FileNotFoundError:

@@ -2,6 +2,8 @@
 
 const ROW = 16;
 const BOX = 18;
+const NAME = 15; // the height of a lane's name above the lane, where there is no room beside it
+const ROOM_FOR_NAMES = 480;
 const NS = "http://www.w3.org/2000/svg";
 
 function svgElement(name, attributes, parent, text) {
@@ -66,8 +68,9 @@ class Timeline {
     const { svg, styles } = this;
     svg.replaceChildren();
     const lanes = run.layout.lanes;
-    this.left = 24 + Math.max(...lanes.map(([, label]) => this._measure(label)));
-    this.right = width - 34;
+    const above = width < ROOM_FOR_NAMES ? NAME : 0;
+    this.left = above ? 16 : 24 + Math.max(...lanes.map(([, label]) => this._measure(label)));
+    this.right = width - (above ? 22 : 34);
     const scale = (this.right - this.left) / run.layout.end;
     const x = (t) => this.left + t * scale;
     this.x = x;
@@ -77,8 +80,8 @@ class Timeline {
     const middles = [];
     let bottom = top;
     for (const lane of labels) {
-      middles.push(bottom + laneHeight / 2);
-      bottom += laneHeight + ROW * (lane.rows - 1);
+      middles.push(bottom + above + laneHeight / 2);
+      bottom += above + laneHeight + ROW * (lane.rows - 1);
     }
     this._axis(run, top, bottom, width);
     for (const span of everywhere) {
@@ -89,8 +92,8 @@ class Timeline {
     let y = top;
     labels.forEach((lane, number) => {
       const middle = middles[number];
-      svgElement("text", { x: 12, y: middle + 4, class: "soft" }, svg, lanes[number][1]);
-      y += laneHeight + ROW * (lane.rows - 1);
+      svgElement("text", { x: 12, y: above ? y + NAME : middle + 4, class: "soft" }, svg, lanes[number][1]);
+      y += above + laneHeight + ROW * (lane.rows - 1);
       svgElement("path", { d: `M${this.left} ${y}H${this.right}`, class: "line" }, svg);
       for (const span of run.spans) {
         if (span.lane !== number) continue;
@@ -99,8 +102,11 @@ class Timeline {
         this._box(span, x(span.start), middle - height / 2, wide, height);
       }
       for (const mark of run.marks) if (mark.lane === number) this._mark(mark, x(mark.t), middle);
-      for (const label of lane.placed) this._label(label, middle);
     });
+    this.cursor = svgElement("g", { class: "cursor" }, svg);
+    svgElement("path", { d: `M0 ${top - 2}V${bottom}` }, this.cursor);
+    svgElement("path", { d: `M-5.5 ${top - 9}h11l-5.5 8z`, class: "head" }, this.cursor);
+    labels.forEach((lane, number) => lane.placed.forEach((label) => this._label(label, middles[number])));
     let end = bottom + 22;
     const notes = [run.layout.legend && `△ ${run.layout.legend}`, !run.layout.legend && run.overlay, run.layout.cut];
     for (const line of notes.filter(Boolean).flatMap((note) => this._lines(note, width - 24))) {
@@ -108,9 +114,6 @@ class Timeline {
       svgElement("text", { x: 12, y: end, class: "soft" }, svg, line);
     }
     end += 10;
-    this.cursor = svgElement("g", { class: "cursor" }, svg);
-    svgElement("path", { d: `M0 ${top - 2}V${bottom}` }, this.cursor);
-    svgElement("path", { d: `M-5.5 ${top - 9}h11l-5.5 8z`, class: "head" }, this.cursor);
     svg.setAttribute("viewBox", `0 0 ${width} ${end}`);
     svg.setAttribute("width", width);
     svg.setAttribute("height", end);
@@ -149,11 +152,13 @@ class Timeline {
     svgElement("title", {}, group, `${mark.label || mark.kind} at ${wholeMs(mark.t)}`);
   }
 
-  _label({ item, isSpan, x, row, anchor }, middle) {
+  _label({ item, isSpan, x, row, anchor, text, within }, middle) {
     const tone = isSpan ? "ink" : this.styles[item.kind][0];
+    const ground = within ? this.styles[item.kind][2] : "bg";
     const y = middle + 4 + (row ? ROW * row + 2 : 0);
     if (row) svgElement("path", { d: `M${anchor} ${middle + GLYPH + 2}V${y - 10}`, class: "line" }, this.svg);
-    const label = svgElement("text", { x, y, class: `label text-${tone}` }, this.svg, item.label);
+    const label = svgElement("text", { x, y, class: `label text-${tone} on-${ground}` }, this.svg, text);
+    if (text !== item.label) svgElement("title", {}, label, item.label);
     if (item.event >= 0 && !isSpan) label.dataset.event = item.event;
     else if (item.kind === "ends") label.dataset.t = item.t;
   }
@@ -168,7 +173,7 @@ class Timeline {
     let dragging = false;
     this.svg.addEventListener("pointerdown", (pointer) => {
       if (!this.run || pointer.button !== 0) return;
-      const picked = pointer.target.closest("[data-event], [data-t]");
+      const picked = pointer.target.closest("svg [data-event], svg [data-t]"); // not the lab, which has both as well
       if (picked) {
         const { event, t } = picked.dataset;
         this.onPick(event === undefined ? { stop: Number(t) } : { event: Number(event) });

@@ -43,11 +43,14 @@ class LabWidget(anywidget.AnyWidget):
     picture = traitlets.Unicode().tag(sync=True)
     """The newest run, as JSON."""
 
+    place = traitlets.Unicode().tag(sync=True)
+    """The name in the static picture that the live lab takes the place of; empty where it has a view of its own."""
+
     refused = traitlets.Unicode().tag(sync=True)
     """Why the newest change was not accepted, as JSON; the picture stays."""
 
-    def __init__(self, lab: Lab, outcome: Outcome) -> None:
-        super().__init__(about=description(lab), picture=picture(lab, outcome))
+    def __init__(self, lab: Lab, outcome: Outcome, place: str = "") -> None:
+        super().__init__(about=description(lab), picture=picture(lab, outcome), place=place)
         self._lab = lab
         self._outcome = outcome
         self.on_msg(self._on_message)

@@ -24,6 +24,16 @@ function atMoment(text, now) {
   });
 }
 
+// A label and what it can be cut to, longest first: after each comma or colon from the end on.
+function shorter(label) {
+  const found = [label];
+  for (let rest = label, at; (at = Math.max(rest.lastIndexOf(", "), rest.lastIndexOf(": "))) > 0; ) {
+    rest = rest.slice(0, at);
+    found.push(`${rest}…`);
+  }
+  return found;
+}
+
 function running(deltas) {
   let sum = 0;
   return deltas.map((delta) => (sum += delta));
@@ -98,7 +108,7 @@ function tableAt(run, index, now, said) {
   }
   if (run.recorded) {
     const newest = run.recorded.filter(([t]) => t <= now).at(-1);
-    pairs.push(["recorded", newest ? `${newest[1]} at ${wholeMs(newest[0])}` : "nothing yet"]);
+    pairs.push(["recorded", `on the real runtime: ${newest ? `${newest[1]} at ${wholeMs(newest[0])}` : "nothing yet"}`]);
   }
   return pairs;
 }

@@ -183,7 +183,7 @@ def _keep_evidence(page: Page, watch: Watch, name: str) -> None:
         page.screenshot(path=RESULTS / f"{stem}.png", full_page=True)
 
 
-def _stop_kernels(page: Page, server: LabServer) -> None:
+def stop_kernels(page: Page, server: LabServer) -> None:
     """A test's kernel would go on beside the next test's and take its share of the machine."""
     headers = {"Authorization": f"token {server.token}"}
     sessions = page.request.get(f"{server.url}api/sessions", headers=headers).json()
@@ -201,7 +201,7 @@ def page(request: pytest.FixtureRequest, browser: Browser, lab_server: LabServer
         yield page
         if request.node.stash.get(_FAILED, False) or watch.outside:
             _keep_evidence(page, watch, request.node.name)
-        _stop_kernels(page, lab_server)
+        stop_kernels(page, lab_server)
     finally:
         context.close()
     assert not watch.outside, f"requests left the machine: {watch.outside}"

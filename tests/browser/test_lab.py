@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from durable_mini import FaultPlan
 from durable_mini.figures import state_after, words
+from durable_mini.labs.display import AT_REST
 from durable_mini.labs.single_alarm import lab
-from tests.browser.conftest import OpenNotebook, Watch, run_all_cells
+from tests.browser.conftest import LabServer, OpenNotebook, Watch, run_all_cells, stop_kernels
 
 pytestmark = pytest.mark.browser
 
 OBJECT = "LeaseLedger/tenant-42"
+LEAST_WIDTH = 240
+"""What is narrower scrolls."""
+
 START: dict[str, Any] = {"policy": "plain setAlarm", "lease_a": 1_500, "lease_b": 300}
 """What the lesson's first lab starts with."""
 
@@ -48,7 +54,7 @@ def assert_is_the_traces(shown: Locator, faults: FaultPlan | None = None, **sett
     if said:
         assert (t, said) in [(one.t, one.said or one.label) for one in lab.landmarks(outcome)]
     found = table(shown)
-    assert found == state_after(outcome.trace, event, t, lab.overlay(outcome).recording, said=said)
+    assert found == state_after(outcome.trace, event, t, lab.overlay(outcome).recording, said=said, watched=lab.watch)
     return found
 
 
@@ -79,7 +85,7 @@ def test_the_table_at_the_cursor_is_the_traces(first_lab: Locator, page: Page, w
         page.keyboard.press(key)
         seen.append(assert_is_the_traces(first_lab, plan, **now))
     assert seen[0]["now"] == words.whole_ms(0)
-    assert {"true", "false"} == {row["isRetry"] for row in seen}
+    assert {"true", "false", "-"} == {row["isRetry"] for row in seen}
     assert len({tuple(row.items()) for row in seen}) > 20
     assert seen[-1] != before
 
@@ -205,17 +211,18 @@ def test_nothing_jumps(first_lab: Locator) -> None:
 def test_a_seed_that_is_none_gets_a_hint(first_lab: Locator) -> None:
     first_lab.get_by_role("button", name="more").click()
     seed = first_lab.get_by_label("seed", exact=True)
-    for given in ("1e99", "abc", "-3", "1234567890"):
+    hint = first_lab.locator('.dm-setting:has([id]) .dm-hint[role="alert"]')
+    for given in ("1e99", "abc", "-3", "3.5", "", "1234567890"):
         seed.fill(given)
         seed.press("Enter")
-        expect(first_lab.locator(".dm-lost")).to_have_text(
-            f"“{given}” is no seed: a seed is a whole number of at most 9 digits, such as 7."
-        )
+        told = f"“{given}”" if given else "Nothing"
+        expect(hint).to_have_text(f"{told} is no seed: a seed is a whole number of at most 9 digits. It stays 7.")
+        expect(hint).to_be_visible()
         expect(seed).to_have_value("7")
     seed.fill("123456789")
     seed.press("Enter")
     expect(first_lab).to_have_attribute("data-trace", lab.run(**START, seed=123_456_789).digest[:16])
-    expect(first_lab.locator(".dm-lost")).to_be_hidden()
+    expect(hint).to_have_text("")
     expect(first_lab.locator('[data-name="renew_after"] input')).to_be_disabled()
     first_lab.locator('[data-name="renew"] input').check()
     expect(first_lab.locator('[data-name="renew_after"] input')).to_be_enabled()
@@ -231,8 +238,15 @@ def test_everything_can_be_reached(first_lab: Locator, page: Page, width: int) -
     first_lab.get_by_role("button", name="raise after the effect").click()
     if width < 900:
         page.keyboard.press("Control+b")  # the side bar would leave the notebook less than that
+    first_lab.get_by_label("time", exact=True).fill("900000")
+    first_lab.get_by_role("button", name="restart at the cursor").click()
+    expect(first_lab.locator(".dm-plan code")).to_contain_text("restart")
     page.set_viewport_size({"width": width, "height": 900})
     page.wait_for_timeout(300)
+    drawn, room = first_lab.evaluate(
+        "lab => [lab.querySelector('.dm-svg').width.baseVal.value, lab.querySelector('.dm-plot').clientWidth]"
+    )
+    assert drawn == room or room < LEAST_WIDTH
     outside = first_lab.evaluate(
         """lab => {
             const around = lab.getBoundingClientRect();
@@ -283,3 +297,106 @@ def test_a_message_that_cannot_be_sent_or_gets_no_answer_is_told(first_lab: Loca
     page.evaluate(sockets)
     first_lab.get_by_role("button", name="evict at the cursor").click()
     expect(first_lab.locator(".dm-lost")).to_contain_text("No answer from the kernel", timeout=10_000)
+
+
+def middle(shown: Locator, *, share: float) -> tuple[float, float]:
+    """A point of the timeline's axis where nothing stands: between the lanes, at this share of its width."""
+    box = shown.locator(".dm-svg").bounding_box()
+    line = shown.locator(".dm-svg .line:not(.dotted)").first.bounding_box()
+    assert box is not None
+    assert line is not None
+    return line["x"] + share * line["width"], line["y"] + 0.5
+
+
+def test_a_click_where_nothing_stands_moves_the_cursor_there_and_a_drag_goes_on(first_lab: Locator, page: Page) -> None:
+    end = int(first_lab.get_by_label("time", exact=True).get_attribute("max") or 0)
+
+    def at() -> int:
+        return int(first_lab.get_attribute("data-t") or -1)
+
+    for share in (0.7, 0.4):
+        page.mouse.click(*middle(first_lab, share=share))
+        assert abs(at() - share * end) < end / 100
+    assert_is_the_traces(first_lab, **START)
+    # the timeline has the focus, and steps go on from there
+    clicked = at()
+    page.keyboard.press("ArrowRight")
+    assert at() > clicked
+    page.mouse.move(*middle(first_lab, share=0.5))
+    page.mouse.down()
+    for share in (0.6, 0.75, 0.9):
+        page.mouse.move(*middle(first_lab, share=share))
+        assert abs(at() - share * end) < end / 100
+    page.mouse.up()
+    page.mouse.move(*middle(first_lab, share=0.2))
+    assert abs(at() - 0.9 * end) < end / 100
+
+
+def test_arrow_keys_on_the_time_slider_step_as_on_the_timeline(first_lab: Locator, page: Page) -> None:
+    scrub, count = first_lab.get_by_label("time", exact=True), first_lab.locator(".dm-count")
+    scrub.focus()
+    page.keyboard.press("Home")
+    stops = int((count.text_content() or "").removeprefix("event 1 of "))
+    for key, number in (("ArrowRight", 2), ("ArrowUp", 3), ("ArrowLeft", 2), ("ArrowDown", 1), ("End", stops)):
+        page.keyboard.press(key)
+        expect(count).to_have_text(f"event {number} of {stops}")
+    expect(scrub).to_be_focused()
+    assert (scrub.get_attribute("aria-valuetext") or "").endswith(f", event {stops} of {stops}")
+    assert_is_the_traces(first_lab, **START)
+
+
+def test_undo_by_keyboard_leaves_the_focus_on_the_faults_button(first_lab: Locator, page: Page) -> None:
+    chip = first_lab.get_by_role("button", name="raise after the effect")
+    undo = first_lab.get_by_role("button", name="undo the last fault")
+    chip.click()
+    undo.focus()
+    page.keyboard.press("Enter")
+    expect(undo).to_be_hidden()
+    expect(chip).to_be_focused()
+
+
+def test_labels_of_one_lab_belong_to_its_own_controls(first_lab: Locator, page: Page) -> None:
+    second = page.locator(".dm-lab").nth(1)
+    second.scroll_into_view_if_needed()
+    second.get_by_role("button", name="more").click()
+    second.get_by_text("renew lease-a", exact=True).click()
+    expect(second.locator('[data-name="renew"] input')).to_be_checked()
+    expect(first_lab.locator('[data-name="renew"] input')).not_to_be_checked()
+
+
+def test_what_was_changed_under_more_is_in_view_after_a_reload(first_lab: Locator, page: Page) -> None:
+    first_lab.get_by_role("button", name="more").click()
+    first_lab.locator('[data-name="renew"] input').check()
+    expect(first_lab).to_have_attribute("data-trace", lab.run(**START, renew=True).digest[:16])
+    page.keyboard.press("Control+s")
+    page.wait_for_timeout(1_500)
+    page.reload()
+    again = page.locator(".dm-lab").first
+    again.locator(".dm-svg .cursor").wait_for(timeout=60_000)
+    expect(again.locator('[data-name="renew"] input')).to_be_visible()
+    expect(again.locator('[data-name="renew"] input')).to_be_checked()
+
+
+def test_a_copy_saved_with_outputs_shows_its_picture_when_no_kernel_knows_it(
+    first_lab: Locator, page: Page, lab_server: LabServer
+) -> None:
+    first_lab.get_by_label("time", exact=True).focus()
+    page.keyboard.press("Control+s")
+    page.wait_for_timeout(1_500)
+    stop_kernels(page, lab_server)
+    page.reload()
+    picture = page.locator(".jp-CodeCell").first.locator(".jp-RenderedSVG img")
+    picture.wait_for(timeout=60_000)
+    page.wait_for_timeout(2_000)
+    expect(picture).to_be_visible()
+    assert AT_REST in unquote(picture.get_attribute("src") or "")
+    expect(page.locator(".dm-lab")).to_have_count(0)
+    expect(page.get_by_text("model not found")).to_have_count(0)
+    # run again, the picture makes room for a lab that lives
+    page.locator("#jp-main-statusbar").get_by_text(re.compile(r"\| Idle")).wait_for(timeout=60_000)
+    page.locator(".jp-CodeCell").first.locator(".jp-InputArea-editor").click()
+    page.keyboard.press("Control+Enter")
+    page.locator(".dm-lab .dm-svg .cursor").first.wait_for(timeout=30_000)
+    expect(page.locator(".jp-CodeCell").first.locator(".jp-RenderedSVG img")).to_be_hidden()
+    first_lab.get_by_role("button", name="raise after the effect").click()
+    expect(first_lab.locator(".dm-plan code")).to_contain_text("raise after")

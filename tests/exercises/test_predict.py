@@ -10,11 +10,19 @@ from durable_mini.exercises.single_alarm import replaced
 QUESTION = Question({"a": "never", "b": "twice"}, answer="b", because="It is delivered at least once.")
 
 
-@pytest.mark.parametrize("prediction", ["", "yes", "c", None, 5])
+@pytest.mark.parametrize("prediction", ["", " ", None, 5])
 def test_nothing_is_told_before_there_is_a_prediction(prediction: object, capsys: pytest.CaptureFixture[str]) -> None:
     QUESTION.reveal(prediction)
     assert capsys.readouterr().out == (
         "No prediction yet: write a or b between the quotes above, and run both cells again.\n"
+    )
+
+
+@pytest.mark.parametrize("prediction", ["yes", "c"])
+def test_an_answer_that_is_none_is_named(prediction: str, capsys: pytest.CaptureFixture[str]) -> None:
+    QUESTION.reveal(prediction)
+    assert capsys.readouterr().out == (
+        f"{prediction!r} is none of the answers: write a or b between the quotes above, and run both cells again.\n"
     )
 
 

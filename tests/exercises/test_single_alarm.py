@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import _thread
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from durable_mini import Date, DurableObject, fetch
 from durable_mini.exercises import Outcome, Report
-from durable_mini.exercises.single_alarm import exercise
+from durable_mini.exercises.single_alarm import Grant, Scenario, exercise
 from durable_mini.exercises.solutions.single_alarm import LeaseLedger
 
 Right: Any = LeaseLedger
@@ -159,6 +161,55 @@ class OneBatch(Right):  # type: ignore[misc]
             await self.ctx.storage.setAlarm(soonest)
 
 
+class WithoutAwait(Right):  # type: ignore[misc]
+    """Sends its calls and does not wait for what comes of them."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec("SELECT id FROM leases WHERE expire_at <= ? LIMIT 100", Date.now()).toArray():
+            fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+        await self.ensure_alarm()
+
+
+class Synchronous(DurableObject):
+    """Plain functions, in which nothing can be awaited."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        self.sql = ctx.storage.sql
+        self.sql.exec("CREATE TABLE IF NOT EXISTS leases (id TEXT PRIMARY KEY, expire_at INTEGER NOT NULL)")
+
+    def _arm(self) -> None:
+        soonest = self.sql.exec("SELECT MIN(expire_at) AS t FROM leases").one().t
+        if soonest is not None:
+            self.ctx.storage.setAlarm(max(soonest, Date.now() + 1))
+
+    def grant(self, lease_id: str, ttl_ms: int) -> None:
+        self.sql.exec("INSERT OR REPLACE INTO leases VALUES (?, ?)", lease_id, Date.now() + ttl_ms)
+        self._arm()
+
+    def alarm(self) -> None:
+        for lease in self.sql.exec("SELECT id FROM leases WHERE expire_at <= ?", Date.now()).toArray():
+            fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+        self._arm()
+
+
+class NoMoment(Right):  # type: ignore[misc]
+    """Gives setAlarm how long the lease lasts, and lets the handler look at what is due only."""
+
+    async def ensure_alarm(self) -> None:
+        pass
+
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        self.sql.exec("INSERT OR REPLACE INTO leases VALUES (?, ?)", lease_id, Date.now() + ttl_ms)
+        await self.ctx.storage.setAlarm(ttl_ms)
+
+
+def stories(report: Report) -> dict[str, str]:
+    return {line.plan: (line.story or "").replace("\u00a0", " ") for line in report.lines}
+
+
 def failed_plans(report: Report) -> list[str]:
     return [line.plan for line in report.lines if line.story is not None]
 
@@ -188,6 +239,11 @@ def test_a_right_answer_written_differently_survives_every_plan() -> None:
         (Polling, "two leases, the shorter one first"),
         (InMemory, "the process is away when the alarm is due"),
         (OneBatch, "250 leases that end at one instant"),
+        (WithoutAwait, "the first call to revoke is refused"),
+        (WithoutAwait, "the handler fails once, after its effect"),
+        (Synchronous, "the first call to revoke is refused"),
+        (Synchronous, "the handler fails once, after its effect"),
+        (NoMoment, "two leases, the shorter one first"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
@@ -200,11 +256,85 @@ def test_a_wrong_answer_fails_at_the_plan_that_shows_its_fault(answer: type, pla
 
 def test_the_story_of_a_failed_plan_names_the_lease_and_the_moments() -> None:
     report = exercise.check(OnlyOnce)
-    stories = {line.plan: line.story for line in report.lines}
-    assert stories["two leases, the longer one first"] == (
+    assert stories(report)["two leases, the longer one first"] == (
         "lease-b, granted at 20 ms for 300 ms, was revoked only at 1 511 ms: "
         "the one alarm was set last at 0 ms, to 1 500 ms."
     )
+
+
+def test_a_call_that_was_not_awaited_is_told_as_such() -> None:
+    told = stories(exercise.check(WithoutAwait))
+    slip = "fetch(...) was not awaited: alarm() was done at 301 ms, and its call for lease-a was "
+    after = "only afterwards, with nobody there to see it."
+    refused = told["the first call to revoke is refused"]
+    assert refused.startswith(f"{slip}lost {after} lease-a, granted at 0 ms for 300 ms, was not revoked by 6 000 ms:")
+    assert told["the handler fails once, after its effect"] == (
+        f"{slip}answered {after} So the fault (raise after the call) reached nobody."
+    )
+
+
+class CallsFromElsewhere(Right):  # type: ignore[misc]
+    """Its first run only looks; the calls are made by the second."""
+
+    async def alarm(self) -> None:
+        if self.ctx.storage.kv.get("looked") is None:
+            self.ctx.storage.kv.put("looked", True)
+            await self.ctx.storage.setAlarm(Date.now() + 1)
+        else:
+            await super().alarm()
+
+
+def test_a_plan_whose_fault_never_struck_is_not_survived() -> None:
+    report = exercise.check(CallsFromElsewhere)
+    assert {"the handler fails once, after its effect", "the first call to revoke is refused"} < {*failed_plans(report)}
+    assert stories(report)["the first call to revoke is refused"] == (
+        "The fault never struck: it waits for the first call that the first run of alarm() makes (alarm#0/effect#0), "
+        "and that run made none; the first one was made by alarm#1. So this plan shows nothing yet."
+    )
+
+
+def test_a_plan_may_say_that_its_fault_need_not_strike() -> None:
+    fine = Scenario([Grant("lease-a", 0, 300)], 3_000, faults="{object}/alarm#7/effect#0: refuse", must_strike=False)
+    strict = replace(fine, must_strike=True)
+    trace = fine.run(LeaseLedger)
+    assert fine.judge(trace) is None
+    assert (strict.judge(trace) or "").startswith("The fault never struck: ")
+
+
+def test_a_length_of_time_given_to_setalarm_is_told_as_such() -> None:
+    story = stories(exercise.check(NoMoment))["two leases, the shorter one first"]
+    assert story.startswith(
+        "setAlarm(300) lies in the past, so: now. It takes a moment, such as Date.now() + 300. lease-a, granted at 0 ms"
+    )
+
+
+def test_a_misspelt_name_gets_the_right_one() -> None:
+    class InGrant(Right):  # type: ignore[misc]
+        async def grant(self, _lease_id: str, ttl_ms: int) -> None:
+            await self.ctx.storage.setalarm(ttl_ms)
+
+    class InAlarm(Right):  # type: ignore[misc]
+        async def alarm(self) -> None:
+            await self.ctx.storage.get_alarm()
+
+    assert "(did you mean setAlarm?)" in " ".join(str(exercise.check(InGrant)).split())
+    assert "(did you mean getAlarm?)" in stories(exercise.check(InAlarm))["two leases, the shorter one first"]
+
+
+def test_an_interrupted_check_shows_the_learners_lines_and_one_sentence() -> None:
+    class Stuck(Right):  # type: ignore[misc]
+        async def alarm(self) -> None:
+            for _ in iter(int, 1):
+                _thread.interrupt_main()
+
+    with pytest.raises(KeyboardInterrupt, match=r"Stuck was interrupted in alarm\(\), line \d+") as raised:
+        exercise.check(Stuck)
+    assert len(raised.value._render_traceback_()) <= 5  # type: ignore[attr-defined]
+
+
+def test_no_line_of_a_report_is_longer_than_a_cell_is_wide() -> None:
+    for answer in (NoMoment, WithoutAwait, InMemory):
+        assert max(map(len, str(exercise.check(answer)).splitlines())) <= 84
 
 
 def test_an_untouched_starter_is_not_attempted() -> None:
@@ -227,7 +357,7 @@ def test_an_answer_that_raises_is_told_where() -> None:
     report = exercise.check(MyLedger)
     assert report.outcome is Outcome.RAISED
     where = r"\(raised in MyLedger/tenant-42\.grant\(\) \(grant, line \d+\), at 0 ms\)"
-    assert re.search("ZeroDivisionError: lease-a for 300 ms " + where, str(report))
+    assert re.search("ZeroDivisionError: lease-a for 300 ms " + where, " ".join(str(report).split()))
 
 
 def test_hints_lead_from_a_question_to_the_line() -> None:
@@ -244,9 +374,7 @@ def test_the_solution_is_printed_on_request_only(capsys: pytest.CaptureFixture[s
 
 
 def test_the_story_names_the_process_that_died_and_the_memory_with_it() -> None:
-    stories = {line.plan: line.story for line in exercise.check(InMemory).lines}
-    story = stories["the process is away when the alarm is due"]
-    assert story is not None
+    story = stories(exercise.check(InMemory))["the process is away when the alarm is due"]
     assert "at 200 ms the process died, and all memory with it" in story
 
 

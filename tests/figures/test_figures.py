@@ -13,9 +13,11 @@ from IPython.core.formatters import DisplayFormatter
 from durable_mini import FaultPlan
 from durable_mini.figures import Recording, text, timeline
 from durable_mini.figures.layout import layout
+from durable_mini.figures.palette import LIGHT
 from durable_mini.figures.place import text_width
 from durable_mini.figures.svg import timeline_svg
 from durable_mini.labs.single_alarm import lab
+from tests.figures.test_layout import contrast
 
 TRACE = lab.run(faults=FaultPlan().raise_after_effect("LeaseLedger/tenant-42"))
 RECORDING = Recording.load("s02_throw_after_effect")
@@ -35,6 +37,17 @@ def test_a_notebook_gets_three_forms_and_the_same_bytes_twice() -> None:
 def test_a_cell_shows_all_three_forms() -> None:
     data, _metadata = DisplayFormatter().format(timeline(TRACE))  # type: ignore[no-untyped-call]
     assert set(data) == {"application/vnd.plotly.v1+json", "image/svg+xml", "text/plain"}
+
+
+def test_the_figure_brings_its_own_ground_and_all_its_text_is_legible_there() -> None:
+    figure = timeline(TRACE, recording=RECORDING, title="Twice")
+    ground = figure.layout.paper_bgcolor
+    assert figure.layout.plot_bgcolor == ground
+    fonts = [figure.layout.template.layout.font.color, figure.layout.title.font.color]
+    fonts += [note.font.color for note in figure.layout.annotations]
+    assert all(contrast(colour, ground) >= 4.5 for colour in fonts)
+    spans = {shape.fillcolor for shape in figure.layout.shapes if shape.type == "rect"}
+    assert all(contrast(LIGHT["ink"], colour) >= 4.5 for colour in spans)
 
 
 def test_the_template_is_small() -> None:

@@ -10,7 +10,7 @@ from durable_mini import FaultPlan, Trace
 from durable_mini.figures import Recording, words
 from durable_mini.figures.alternative import described
 from durable_mini.figures.layout import Landmark, Layout, as_columns, layout
-from durable_mini.figures.palette import DARK, GLYPHS, LIGHT, MIDDLE, STYLES
+from durable_mini.figures.palette import DARK, GLYPHS, LIGHT, STYLES
 from durable_mini.figures.place import place, text_width
 from durable_mini.figures.svg import ticks
 from durable_mini.labs.single_alarm import lab
@@ -42,9 +42,9 @@ def test_what_a_failed_run_looks_like() -> None:
     assert labels(drawn, "clients") == ["grant lease-a, 300 ms", "grant lease-b, 1 500 ms"]
     assert "raised: nothing rolled back, 2 rows are still there" in labels(drawn, "object")
     alarm = labels(drawn, "alarm")
-    assert alarm[:2] == ["armed until 300 ms", "run 0"]
+    assert alarm[:2] == ["armed until 300 ms", "alarm#0"]
     assert alarm[2].startswith("waiting to retry: 2 s + ")
-    assert alarm[3:] == ["run 1", "done, nothing armed"]
+    assert alarm[3:] == ["alarm#1", "done, nothing armed"]
     assert labels(drawn, "outside world") == [
         "revoked lease-a (1)", "revoked lease-a again (2)", "revoked lease-b (1)",
     ]  # fmt: skip
@@ -107,13 +107,34 @@ def test_everything_comes_from_an_event_of_the_trace(trace: Trace) -> None:
 def test_no_label_covers_another_or_leaves_the_picture(trace: Trace, width: int) -> None:
     drawn = layout(trace, phrases=lab.phrases)
     for lane in place(drawn, 110, width - 30, width):
-        boxes = [(one.row, one.x, one.x + text_width(one.item.label)) for one in lane.placed]
+        boxes = [(one.row, one.x, one.x + text_width(one.text)) for one in lane.placed]
         for row, start, end in boxes:
             assert start >= 100
             assert end <= width
             assert row < lane.rows
         for (row, start, end), (other_row, other_start, other_end) in combinations(boxes, 2):
             assert row != other_row or end <= other_start or other_end <= start
+
+
+def test_a_label_without_room_is_cut_after_a_comma_or_a_colon() -> None:
+    assert words.shorter("raised: nothing rolled back, 2 rows") == [
+        "raised: nothing rolled back, 2 rows", "raised: nothing rolled back…", "raised…",
+    ]  # fmt: skip
+    assert words.shorter("built anew") == ["built anew"]
+    drawn = layout(RUNS["raise"], phrases=lab.phrases)
+    texts = {
+        width: [one.text for lane in place(drawn, 16, width - 22, width) for one in lane.placed] for width in (260, 900)
+    }
+    assert "raised…" in [text.split(":")[0] for text in texts[260]] or any(text.endswith("…") for text in texts[260])
+    assert not any(text.endswith("…") for text in texts[900])
+
+
+def test_two_marks_at_one_place_both_keep_their_labels() -> None:
+    drawn = layout(RUNS["plain"], until=30_000_000, phrases=lab.phrases)
+    clients = place(drawn, 110, 630, 660)[0]
+    assert sorted(one.text.replace(words.SPACE, " ") for one in clients.placed) == [
+        "grant lease-a, 1 500 ms", "grant lease-b, 300 ms",
+    ]  # fmt: skip
 
 
 def test_a_recording_is_drawn_over_it() -> None:
@@ -174,14 +195,23 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize("tone", ["ink", "soft", "blue", "orange", "green", "red"])
 def test_text_is_legible(palette: dict[str, str], tone: str) -> None:
     for ground in ("bg", "panel"):
-        low, high = sorted((luminance(palette[tone]), luminance(palette[ground])))
-        assert (high + 0.05) / (low + 0.05) >= 4.5
+        assert contrast(palette[tone], palette[ground]) >= 4.5
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_labels_are_legible_on_the_spans_they_stand_in(palette: dict[str, str]) -> None:
+    for ground in {style.fill for style in STYLES.values() if style.fill}:
+        assert contrast(palette["ink"], palette[ground]) >= 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 def test_styles_name_what_there_is() -> None:
     for style in STYLES.values():
         assert style.tone in LIGHT
-        assert style.tone in MIDDLE
-        assert style.fill == "" or (style.fill in LIGHT and style.fill in MIDDLE)
+        assert style.fill == "" or style.fill in LIGHT
         assert style.glyph == "" or style.glyph in GLYPHS
     assert LIGHT.keys() == DARK.keys()

@@ -34,11 +34,12 @@ def test_a_run_step_by_step() -> None:
     armed = at_ms(trace, 100)
     assert armed["alarm"] == "in 200 ms"
     assert armed["leases"] == "lease-a in 200 ms; lease-b in 1 420 ms"
-    assert (armed["retryCount"], armed["isRetry"]) == ("0", "false")
+    assert (armed["retryCount"], armed["isRetry"]) == ("-", "-")
     assert (armed["gate"], armed["memory"], armed["calls waiting"]) == ("open", "instance 1", "none")
     assert armed["effects so far"] == "none"
     running = at_ms(trace, 315)
     assert running["alarm"] == "null (running)"
+    assert (running["retryCount"], running["isRetry"]) == ("0", "false")
     assert running["effects so far"] == "1 for lease-a"
     waiting = at_ms(trace, 1_000)
     delay = trace.events(kind="alarm.retry_scheduled")[0].detail["delay_ms"]
@@ -49,6 +50,7 @@ def test_a_run_step_by_step() -> None:
     retried = at_ms(trace, 3_000)
     assert retried["alarm"] == "null"
     assert retried["leases"] == "none"
+    assert (retried["retryCount"], retried["isRetry"]) == ("-", "-")
     assert retried["effects so far"] == "2 for lease-a; 1 for lease-b"
 
 
@@ -88,6 +90,21 @@ def test_a_restart_forgets_the_retry_and_keeps_the_alarm() -> None:
     back = trace.events(kind="alarm.dispatched")[1]
     table = plain(state_after(trace, back.seq))
     assert (table["retryCount"], table["isRetry"], table["alarm"]) == ("0", "false", "null (running)")
+
+
+def test_what_is_not_committed_yet_is_marked_in_every_row() -> None:
+    trace = lab.run()
+    seen = [plain(state_after(trace, event.seq, watched=lab.watch)) for event in trace if event.t == 0]
+    by_event = {row["event"]: row for row in seen}
+    assert by_event["constructor runs"]["leases"] == "none"
+    assert by_event["INSERT leases, 1 row"]["leases"] == "none; not committed yet: INSERT leases"
+    set_now = by_event["alarm set to 300 ms"]
+    assert set_now["alarm"] == "in 300 ms, not committed yet"
+    assert set_now["leases"] == "none; not committed yet: INSERT leases"
+    assert (seen[-1]["alarm"], seen[-1]["leases"]) == ("in 300 ms", "lease-a in 300 ms")
+    done = plain(state_after(trace, trace.events(kind="alarm.succeeded")[-1].seq))
+    assert done["alarm"] == "null, not committed yet"
+    assert done["leases"].endswith("; not committed yet: DELETE leases")
 
 
 def test_nothing_is_set_by_a_run_that_has_raised() -> None:
@@ -172,4 +189,4 @@ def test_what_is_said_to_come_comes(plan: FaultPlan) -> None:
 def test_a_recording_adds_a_row() -> None:
     trace = lab.run()
     table = plain(state_at(trace, 400_000, Recording.load("s01_normal")))
-    assert table["recorded"] == "effect for lease-a at 305 ms"
+    assert table["recorded"] == "on the real runtime: effect for lease-a at 305 ms"

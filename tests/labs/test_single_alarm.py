@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import re
 from typing import Any
 
 import pytest
 
-from durable_mini import DurableObject, FaultPlan
+from durable_mini import DurableObject, FaultPlan, fetch
 from durable_mini.figures.alternative import described
 from durable_mini.labs.lab import Lab
 from durable_mini.labs.picture import drawn_layout
@@ -19,11 +20,11 @@ OBJECT = "LeaseLedger/tenant-42"
 @pytest.mark.parametrize(
     ("settings", "plan", "verdict"),
     [
-        ({}, "", "✓ every lease revoked once, on time"),
-        ({"lease_c": 200}, "", "✓ every lease revoked once, on time"),
+        ({}, "", "✓ every lease revoked once, on time (at most 11 ms late)"),
+        ({"lease_c": 200}, "", "✓ every lease revoked once, on time (at most 11 ms late)"),
         ({}, f"{OBJECT}/alarm#0/effect#0: raise after", "✕ effect applied twice for lease-a"),
         ({}, "at 315 ms: restart, away for 1000 ms", "✕ effect applied twice for lease-a"),
-        ({}, f"at 600 ms: evict {OBJECT}", "✓ every lease revoked once, on time"),
+        ({}, f"at 600 ms: evict {OBJECT}", "✓ every lease revoked once, on time (at most 11 ms late)"),
         ({"policy": "plain setAlarm"}, "", "✕ lease-a revoked 1.23 s late: its alarm was replaced"),
         (
             {"policy": "plain setAlarm", "lease_a": 1_500, "lease_b": 300}, "",
@@ -34,9 +35,9 @@ OBJECT = "LeaseLedger/tenant-42"
             "✕ lease-a never revoked: each time it was due, the constructor moved the alarm on, alarm() never ran",
         ),
         ({"renew": True, "renew_after": 11}, "", "✕ lease-a was renewed, and its renewal was lost"),
-        ({"renew": True}, "", "✓ every lease revoked once, on time"),
+        ({"renew": True}, "", "✓ every lease revoked once, on time (at most 11 ms late)"),
         ({}, "at 0 ms: restart, away for 1000 ms", "○ no lease was granted"),
-        ({}, "at 0 ms: restart, away for 10 ms", "✓ every granted lease revoked once, on time"),
+        ({}, "at 0 ms: restart, away for 10 ms", "✓ every granted lease revoked once, on time (at most 11 ms late)"),
         (
             {"policy": "plain setAlarm", "lease_a": 1_000, "lease_b": 300, "lease_c": 250}, "",
             "✕ lease-a and lease-b never revoked: their alarms were replaced",
@@ -95,8 +96,9 @@ def test_an_eviction_that_does_nothing_is_told() -> None:
             {},
             "at 0 ms: restart, away for 1000 ms",
             (
-                "The alarm has not run; the grant of lease-a at 0 ms failed: the process was away; the grant of "
-                "lease-b at 20 ms failed: the process was away."
+                "The alarm has not run; at 0 ms the process died with all its memory and was back at 1 000 ms, "
+                "with what was stored; the grant of lease-a at 0 ms failed: the process was away; the grant of lease-b "
+                "at 20 ms failed: the process was away."
             ),
         ),
         (
@@ -113,6 +115,126 @@ def test_stories(settings: dict[str, Any], plan: str, told: str) -> None:
     assert lab.story(lab.outcome(faults=plan, **settings)).replace("\u00a0", " ") == told
 
 
+@pytest.mark.parametrize(
+    ("settings", "plan", "told"),
+    [
+        (
+            {},
+            f"at 600 ms: evict {OBJECT}",
+            (
+                "alarm() ran twice and revoked lease-a at 311 ms, lease-b at 1 531 ms; at 600 ms evict took the object "
+                "out of memory, and its constructor ran again at 1 521 ms."
+            ),
+        ),
+        (
+            {},
+            f"at 1600 ms: evict {OBJECT}",
+            (
+                "alarm() ran twice and revoked lease-a at 311 ms, lease-b at 1 531 ms; at 1 600 ms evict took the "
+                "object out of memory, and nothing has needed it since."
+            ),
+        ),
+        (
+            {},
+            f"at 600 ms: evict {OBJECT}\nat 700 ms: restart, away for 1000 ms",
+            (
+                "alarm() ran twice and revoked lease-a at 311 ms, lease-b at 1 711 ms; at 600 ms evict took the object "
+                "out of memory, and its constructor ran again at 1 701 ms; at 700 ms the process died with all its "
+                "memory and was back at 1 700 ms, with what was stored."
+            ),
+        ),
+        (
+            {"renew": True, "renew_after": 11},
+            "",
+            (
+                "At 311 ms lease-a was renewed until 611 ms, while its revocation was on its way; at 321 ms the "
+                "handler deleted the row, and the renewal with it."
+            ),
+        ),
+    ],
+)
+def test_the_story_tells_what_the_learner_did(settings: dict[str, Any], plan: str, told: str) -> None:
+    assert lab.story(lab.outcome(faults=plan, **settings)).replace("\u00a0", " ") == told
+
+
+@pytest.mark.parametrize(
+    ("settings", "plan", "never"),
+    [
+        ({"renew": True}, f"{OBJECT}/alarm#0/effect#0: raise after", "raise: never reached"),
+        ({"horizon": 1_000}, f"at 1400 ms: evict {OBJECT}", "evict: never reached"),
+    ],
+)
+def test_a_fault_that_never_strikes_is_told(settings: dict[str, Any], plan: str, never: str) -> None:
+    outcome = lab.outcome(faults=plan, **settings)
+    assert lab.story(outcome).endswith(f"; {never}.")
+    verdict = lab.verdict(outcome)
+    assert verdict.tone != "good" or verdict.text.endswith(f"; {never}")
+    drawn = drawn_layout(lab, outcome, None)
+    [mark] = [mark for mark in drawn.marks if mark.label == never]
+    assert (mark.kind, mark.t, drawn.lanes[mark.lane].kind) == ("missed", drawn.end, "object")
+
+
+@pytest.mark.parametrize(
+    ("plan", "settings"),
+    [
+        (f"{OBJECT}/alarm#0/effect#0: raise after", {}),
+        (f"at 310 ms: evict {OBJECT}", {}),  # missed, which is told as such
+        ("at 700 ms: restart", {}),
+    ],
+)
+def test_a_fault_that_strikes_or_misses_is_not_called_unreached(plan: str, settings: dict[str, Any]) -> None:
+    assert lab.outcome(faults=plan, **settings).unreached == ()
+
+
+def test_slips_of_the_learners_class_are_told() -> None:
+    class NotAwaited(LeaseLedger):
+        async def revoke(self, lease_id: str) -> None:
+            fetch("https://access.example/revoke", method="POST", json={"lease": lease_id})
+
+    class NoMoment(LeaseLedger):
+        async def grant(self, lease_id: str, ttl_ms: int) -> None:
+            await super().grant(lease_id, ttl_ms)
+            await self.ctx.storage.setAlarm(ttl_ms)
+
+    class Misspelt(LeaseLedger):
+        async def alarm(self, _alarm_info: Any = None) -> None:
+            await self.ctx.storage.setalarm(0)  # type: ignore[attr-defined]
+
+    def told(cls: type) -> str:
+        return lab(cls=cls).trouble(lab(cls=cls).outcome()).replace("\u00a0", " ")
+
+    assert told(NotAwaited).startswith(
+        "fetch(...) was not awaited: alarm() was done at 301 ms, and its call for lease-a"
+    )
+    assert told(NoMoment).startswith("setAlarm(300) lies in the past, so: now.")
+    assert told(Misspelt).endswith("(did you mean setAlarm?)")
+    assert told(LeaseLedger) == ""
+
+
+def test_an_interrupt_shows_the_learners_lines_and_one_sentence() -> None:
+    class Stuck(LeaseLedger):
+        async def grant(self, *_lease: Any) -> None:
+            for _ in iter(int, 1):
+                _thread.interrupt_main()
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        lab(cls=Stuck).outcome()
+    assert re.fullmatch(
+        r"Stuck was interrupted in grant\(\), line \d+: does a loop there ever end\?", str(raised.value)
+    )
+    shown = raised.value._render_traceback_()  # type: ignore[attr-defined]
+    assert re.fullmatch(r"test_single_alarm\.py, line \d+, in grant", shown[0])
+    assert len(shown) <= 5
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
+
+
+def test_starving_is_drawn_as_far_as_it_takes() -> None:
+    assert lab.outcome(policy="always in constructor").until_us == 15_000_000
+    long = lab.outcome(policy="always in constructor", lease_a=15_000)
+    assert len(long.trace.events(kind="alarm.cancelled")) > 1
+
+
 def test_where_leases_end_and_what_is_true_at_the_end() -> None:
     outcome = lab.outcome(policy="plain setAlarm", lease_a=1_500, lease_b=300)
     assert [(one.t, one.label, one.said) for one in lab.landmarks(outcome)] == [
@@ -122,8 +244,22 @@ def test_where_leases_end_and_what_is_true_at_the_end() -> None:
     ]
     unheard = lab.outcome(faults="at 0 ms: restart, away for 1000 ms")
     assert [one.label for one in lab.landmarks(unheard)] == ["the run ends"]
-    renewed = lab.landmarks(lab.outcome(renew=True))
-    assert [one.t for one in renewed if one.label == "lease-a ends"] == [500_000]
+
+
+def test_a_renewal_leaves_the_old_end_in_sight() -> None:
+    def told(**settings: Any) -> list[tuple[int, str, str]]:
+        found = lab.landmarks(lab.outcome(renew=True, lease_b=0, **settings))
+        return [(one.t, one.label.replace("\u00a0", " "), one.said.replace("\u00a0", " ")) for one in found[:-1]]
+
+    assert told() == [
+        (300_000, "lease-a, old end", "lease-a would have ended now; it was renewed until 500 ms"),
+        (500_000, "lease-a ends", "lease-a ends"),
+    ]
+    gone = "lease-a ends: its row was deleted at 321 ms"
+    assert told(renew_after=11) == [
+        (300_000, "lease-a ends", "lease-a ends"),
+        (611_000, gone, gone),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -211,6 +347,8 @@ def test_a_missing_operation_is_named() -> None:
         lab(cls=Other, operations={"lend": "give"})
     with pytest.raises(TypeError, match="takes your class itself"):
         lab(cls=Other.__name__)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not an int"):
+        lab(cls=5)  # type: ignore[arg-type]
 
 
 def test_operations_are_mapped() -> None:
@@ -248,7 +386,7 @@ def test_an_error_in_the_handler_is_told_with_its_run() -> None:
 
     mine = lab(cls=Broken)
     told = mine.trouble(mine.outcome())
-    assert told == "ValueError: no (raised in alarm() of Broken/tenant-42, run 0, at 301 ms)"
+    assert told == "ValueError: no (raised in alarm#0 of Broken/tenant-42, at 301 ms)"
 
 
 def test_a_constructor_that_fails() -> None:
@@ -320,4 +458,8 @@ def test_the_code_of_a_class_of_ones_own() -> None:
 def test_the_recording_that_fits(settings: dict[str, Any], plan: str, name: str | None) -> None:
     overlay = lab.overlay(lab.outcome(faults=plan, **settings))
     assert (overlay.recording.name if overlay.recording else None) == name
-    assert overlay.recording is not None or overlay.note == "no recording for these settings"
+    told = overlay.note.replace("\u00a0", " ")
+    assert overlay.recording is not None or told == (
+        "no recording for these settings; there is one for only earlier, lease-a 300 ms, lease-b 1 500 ms, and one "
+        "with raise after the effect"
+    )

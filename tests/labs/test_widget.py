@@ -105,7 +105,7 @@ def test_the_message_holds_the_table_of_every_event() -> None:
     times = running(content["times"])
     assert times == [event.t for event in trace]
     for event in trace:
-        expected = state_after(trace, event.seq)
+        expected = state_after(trace, event.seq, watched=lab.watch)
         expected.pop("now")
         assert table_at(content, event.seq, event.t) == expected
     skipped = {event.seq for event in trace} - set(running(content["steps"]))
@@ -166,6 +166,21 @@ def table_at(content: dict[str, Any], index: int, t: int) -> dict[str, str]:
             numbers = content["table"]["texts"].split(";")[known[-1]].split(" ")
             table[name] = words.at(" ".join(content["table"]["words"][int(number, 36)] for number in numbers), t)
     return table
+
+
+def test_the_rows_of_the_table_are_the_same_from_the_first_event_on() -> None:
+    content = shown(make())
+    events = len(content["times"])
+    first = list(table_at(content, 0, 0))
+    assert "leases" in first
+    assert all(list(table_at(content, index, 0)) == first for index in range(events))
+
+
+def test_a_good_run_opens_where_its_object_is_idle() -> None:
+    made = make()
+    at = running(shown(made)["times"])[shown(made)["cursor"]]
+    assert change(made, press="evict", at_ms=at / 1000)["plan"]
+    assert "did nothing" not in shown(made)["story"]
 
 
 def test_a_button_at_another_place_moves_its_fault() -> None:
@@ -270,6 +285,11 @@ def test_a_long_run_stays_below_the_limit() -> None:
     assert "events are not drawn" in json.loads(message)["layout"]["cut"]
 
 
+@pytest.fixture(autouse=True)
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+
+
 def test_running_a_cell_again_leaves_one_widget(sent: list[tuple[str, dict[str, Any]]],
                                                 monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     before = len(widgets._instances)
@@ -290,6 +310,26 @@ def test_two_cells_have_a_lab_each(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(display, "_cell", lambda cell=cell: (cell, 1))
         lab._repr_mimebundle_()
     assert sum(isinstance(one, LabWidget) for one in widgets._instances.values()) == 2
+
+
+def test_in_jupyterlab_the_output_is_the_picture_and_the_widget_takes_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(display, "_cell", lambda: ("cell", 1))
+    monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
+    data = lab._repr_mimebundle_()
+    assert list(data) == ["text/plain", "image/svg+xml"]
+    [made] = [one for one in widgets._instances.values() if isinstance(one, LabWidget)]
+    assert made.place
+    assert data["image/svg+xml"].count(made.place) == 1
+    assert display.AT_REST in data["image/svg+xml"]
+
+
+def test_elsewhere_the_widget_has_a_view_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "_cell", lambda: ("cell", 1))
+    data = lab._repr_mimebundle_()
+    [made] = [one for one in widgets._instances.values() if isinstance(one, LabWidget)]
+    assert (made.place, data[display.WIDGET_VIEW]["model_id"]) == ("", made.model_id)
 
 
 def test_without_a_kernel_there_is_the_static_picture_only() -> None:
