@@ -25,10 +25,11 @@ _SPELLED: Final = {cls.__name__: cls for cls in (Date, DurableObjectState, Durab
 
 def not_awaited(trace: Trace) -> str | None:
     """A call to the outside that outlived the run that made it: nobody waited for its answer."""
-    ended = {f"alarm#{event.detail.get('run')}": event for event in trace.events(kind="alarm.succeeded")}
+    runs = trace.events(kind="alarm.succeeded")
+    ended = {(event.object, f"alarm#{event.detail.get('run')}"): event for event in runs}
     for event in trace.events(kind=("effect.answered", "effect.lost")):
-        end = ended.get(str(event.detail.get("by")))
-        if end is not None and (end.object, end.seq < event.seq) == (event.object, True):
+        end = ended.get((event.object, str(event.detail.get("by"))))
+        if end is not None and end.seq < event.seq:
             told = "answered" if event.kind == "effect.answered" else "lost"
             return (
                 f"fetch(...) was not awaited: alarm() was done at {words.whole_ms(end.t)}, and its call for "
