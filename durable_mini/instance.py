@@ -105,6 +105,10 @@ class Instance:
         self.output.hold(lambda _: self.arrived(section, promise.fulfil, None), None)
         return promise
 
+    def commit_now(self) -> None:
+        """Commit in the middle of a turn, as ``deleteAll()`` does; the disk is waited for in place."""
+        self.record.commit_now()
+
     def note(self, kind: str, detail: dict[str, Scalar]) -> None:
         """Add an event of this object to the trace."""
         trace = self.loop.trace
@@ -181,13 +185,23 @@ class Instance:
     def _drain(self) -> None:
         """Let in what may enter now, one turn after the other."""
         while self.alive and not self.gate.busy:
-            if self._first:
-                self._turn(*self._first.pop(0))
-                continue
-            admitted = self.gate.next() if self.gate.waiting else None
+            admitted = self._first.pop(0) if self._first else self.gate.next() if self.gate.waiting else None
             if admitted is None:
                 return
+            if self.realm.disk is not None and not self.record.in_use():
+                self.gate.busy = True
+                self.record.when_ready(partial(self._ready, admitted))
+                return
             self._turn(*admitted)
+
+    def _ready(self, admitted: tuple[Section | None, Admitted, Any], error: Exception | None) -> None:
+        """The object's file, which others have crowded out before the event was let in, is open again."""
+        self.gate.busy = False
+        if error is None:
+            self._turn(*admitted)
+            self._drain()
+        else:
+            self.die(error, "object.reset", counts=False, durableObjectReset=True)
 
     def _turn(self, section: Section | None, function: Admitted, argument: Any) -> None:
         loop = self.loop
@@ -292,11 +306,13 @@ class Instance:
             return
         self._flush_due = self._flush_late = False
         if self.realm.disk is not None and self.record.database.in_transaction:
+            self.gate.busy = True
             self.record.commit(self._flushed)
         else:
             self._flushed(self._commit(self.record.database))
 
     def _flushed(self, failure: Exception | None) -> None:
+        self.gate.busy = False
         if failure is not None:
             self._cannot_commit(failure)
             return

@@ -135,7 +135,11 @@ class Record:
             record=None if loop.trace is None else self._record,
         )
         self.store = KeyValue(self.database)
-        self.slot = AlarmSlot(self.database, self, self._now_ms)
+        try:
+            self.slot = AlarmSlot(self.database, self, self._now_ms)
+        except errors.Error:
+            self.database.close()
+            raise
         self.opened = True
         if disk is not None:
             disk.opened(self.database)
@@ -176,6 +180,17 @@ class Record:
 
         self.realm.loop.block_on(self._write, written)
 
+    def commit_now(self) -> None:
+        """The same in the middle of a turn, waiting in place."""
+        if self.realm.disk is None:
+            self.slot.commit()
+            return
+        if self.slot.change != self.slot.committed:
+            self.slot.announce()
+        self._write()
+        self.database.committed()
+        self.slot.settle()
+
     def _write(self) -> None:
         """Save an earlier alarm, commit, save a later one: a crash may repeat an alarm, but never loses it."""
         disk, slot, now = self.realm.disk, self.slot, self.realm.loop.now
@@ -186,7 +201,8 @@ class Record:
         except errors.Error:
             self.database.rollback()
             raise
-        self.database.write_commit()
+        if self.database.in_transaction:
+            self.database.write_commit()
         if moved and not slot.moves_earlier:
             with suppress(errors.Error):  # the index is too early then, which only costs a dispatch for nothing
                 disk.save(now, moved)

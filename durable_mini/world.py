@@ -6,6 +6,7 @@ import itertools
 import keyword
 import math
 import os
+import sys
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from types import CoroutineType
@@ -511,6 +512,8 @@ class _Drive:
 
 
 def _warn(message: str, what: object) -> None:
+    if sys.is_finalizing():  # nobody can be told any more
+        return
     import logging  # only here: the import of the package stays light
 
     logging.getLogger("durable_mini").warning(message, what)

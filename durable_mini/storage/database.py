@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini import errors
@@ -222,6 +223,8 @@ class Database:
         except sqlite3.Error as error:
             translated = self.translated(error)
             self.rollback()
+            if self.broken is not None:  # the disk is full, or fails
+                raise translated from None
             message = errors.CONSTRAINTS_VIOLATED.format(translated.message)
             raise errors.Error(message) from None
 
@@ -271,6 +274,10 @@ class Database:
         """A cursor may stay half read: :meth:`close_cursors` is to find it."""
         self._cursors.add(cursor)
 
+    def forget(self, cursor: sqlite3.Cursor) -> None:
+        """A cursor has been read to its end: it is in nobody's way."""
+        self._cursors.discard(cursor)
+
     def close_cursors(self) -> None:
         """Close what an instance has left half read; an open cursor would keep its tables from being dropped."""
         for cursor in list(self._cursors):
@@ -291,8 +298,7 @@ class Database:
 
     def wipe(self) -> None:
         """Remove everything: a new, empty database takes the place of the old one."""
-        self.close_cursors()
-        self.connection.close()
+        self.close()
         if self._file is not None:
             self._file.erase()
         self.in_transaction = False
@@ -310,7 +316,7 @@ class Database:
 
     def park(self) -> None:
         """Close the file for now."""
-        self.connection.close()
+        self.close()
         self.parked = True
 
     def reopen(self) -> None:
@@ -319,7 +325,10 @@ class Database:
         self.parked = False
 
     def close(self) -> None:
-        """Close the connection; the data of an in-memory database is gone."""
+        """Close the connection, and its file with it; the data of an in-memory database is gone."""
+        self.close_cursors()
+        with suppress(sqlite3.ProgrammingError):  # it is closed already
+            self._own.close()  # a statement that has failed half-way would keep the file open, and locked
         self.connection.close()
 
     def __del__(self) -> None:
