@@ -187,8 +187,10 @@ class Record:
             return
         if self.slot.change != self.slot.committed:
             self.slot.announce()
+        written = self.database.in_transaction
         self._write()
-        self.database.committed()
+        if written:
+            self.database.committed()
         self.slot.settle()
 
     def _write(self) -> None:
@@ -263,7 +265,14 @@ class Record:
         if self.realm.disk is not None and not self.in_use():
             self.when_ready(lambda error: self.receive(call) if error is None else self._refused(call, error))
             return
-        instance = self.instance or self.start()
+        if self.instance is not None:
+            self.instance.take(call)
+        else:
+            instance = self.start()
+            self.realm.loop.once_unblocked(lambda: self._take_first(instance, call))
+
+    def _take_first(self, instance: Instance, call: Call) -> None:
+        """The constructor has run, and what it wrote is committed."""
         if instance.alive:
             instance.take(call)
         else:
@@ -284,6 +293,9 @@ class Record:
             self.when_ready(partial(self.dispatch_alarm, scheduled, retries))
             return
         instance = self.instance or self.start()
+        self.realm.loop.once_unblocked(lambda: self._run_alarm(instance, scheduled, retries))
+
+    def _run_alarm(self, instance: Instance, scheduled: int, retries: int) -> None:
         if instance.alive:
             instance.take_alarm(scheduled, retries, self._alarm_runs)
             self._alarm_runs += 1
