@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from durable_mini.errors import WorldError
 from durable_mini.promise import FULFILLED, Promise, running, tell
-from durable_mini.task import Started, Task, others_promise
+from durable_mini.task import Started, Task, let_go, others_promise
 
 if TYPE_CHECKING:
     from durable_mini.loop import Loop
@@ -108,8 +108,7 @@ def _promises(name: str, awaitables: tuple[Awaitable[Any], ...]) -> tuple[Loop, 
     refusal = _refusal(name, awaitables, loop)
     if refusal is not None or loop is None:
         for one in awaitables:
-            if isinstance(one, CoroutineType):
-                one.close()
+            let_go(one)
         raise refusal or WorldError(
             f"{name}() outside of an object takes what stubs return, such as {name}(stub.a(), stub.b()); start a "
             "coroutine of your own with world.spawn(...)."

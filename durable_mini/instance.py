@@ -44,6 +44,7 @@ class Instance:
         self.realm = realm
         self.loop = realm.loop
         self.label = record.label
+        self.note = record.note
         self.number = number
         """Counts the instances of this object, from 1."""
         self.alive = True
@@ -113,11 +114,9 @@ class Instance:
         self.output.hold_for_flush(lambda _: self.arrived(section, promise.fulfil, None), None)
         return promise
 
-    def note(self, kind: str, detail: dict[str, Scalar]) -> None:
-        """Add an event of this object to the trace."""
-        trace = self.loop.trace
-        if trace is not None:
-            trace.record((self.loop.now + self.loop.spent, self.label, kind, detail))
+    def commit_now(self) -> None:
+        """Commit in the middle of a turn, as ``deleteAll()`` does; the disk is waited for in place."""
+        self.record.commit_now()
 
     def set_timer(self, due: int, promise: Promise[None]) -> None:
         """Settle ``promise`` at ``due`` (µs), in a turn of its own."""
@@ -191,13 +190,23 @@ class Instance:
     def _drain(self) -> None:
         """Let in what may enter now, one turn after the other."""
         while self.alive and not self.gate.busy:
-            if self._first:
-                self._turn(*self._first.pop(0))
-                continue
-            admitted = self.gate.next() if self.gate.waiting else None
+            admitted = self._first.pop(0) if self._first else self.gate.next() if self.gate.waiting else None
             if admitted is None:
                 return
+            if self.realm.disk is not None and not self.record.in_use():
+                self.gate.busy = True
+                self.record.when_ready(partial(self._ready, admitted))
+                return
             self._turn(*admitted)
+
+    def _ready(self, admitted: tuple[Section | None, Admitted, Any], error: Exception | None) -> None:
+        """The object's file, which others have crowded out before the event was let in, is open again."""
+        self.gate.busy = False
+        if error is None:
+            self._turn(*admitted)
+            self._drain()
+        else:
+            self.die(error, "object.reset", counts=False, durableObjectReset=True)
 
     def _turn(self, section: Section | None, function: Admitted, argument: Any) -> None:
         loop = self.loop
@@ -306,11 +315,13 @@ class Instance:
         if database.explicit:  # deleteAll() has committed before the transaction began
             self._flushed(None)
         elif self.realm.disk is not None and database.in_transaction:
+            self.gate.busy = True
             self.record.commit(self._flushed)
         else:
             self._flushed(self._commit(database))
 
     def _flushed(self, failure: Exception | None) -> None:
+        self.gate.busy = False
         if failure is not None:
             self._cannot_commit(failure)
             return

@@ -129,6 +129,7 @@ class Loop:
         """Does an operation in a thread of its own; the world sets it if it has a disk."""
         self._operation: Operation | None = None
         self._performing = threading.Lock()
+        self._unblocked: deque[Callable[[], None]] = deque()
         self._done: tuple[Operation, Exception | None] | None = None
 
     # -- scheduling ---------------------------------------------------------------------------
@@ -174,6 +175,13 @@ class Loop:
         assert self._operation is None, "one thing at a time waits for the disk"
         self._operation = Operation(operation, then)
 
+    def once_unblocked(self, then: Callable[[], None]) -> None:
+        """Go on with ``then()`` at once, or when nothing is waited for any more."""
+        if self._operation is None:
+            then()
+        else:
+            self._unblocked.append(then)
+
     @property
     def _gone(self) -> str:
         return f"{self.name} is closed; make a new World."
@@ -205,6 +213,7 @@ class Loop:
     def clear(self) -> None:
         """Drop every event and microtask: the process is gone."""
         self._operation = self._done = None
+        self._unblocked.clear()
         self._ready.clear()
         self._heap.clear()
         self.microtasks.clear()
@@ -283,6 +292,8 @@ class Loop:
                     continue
                 (operation, error), self._operation, self._done = self._done, None, None
                 operation.then(error)
+                while self._unblocked and self._operation is None:
+                    self._unblocked.popleft()()
                 continue
             if self.microtasks:
                 self.run_microtasks()

@@ -136,10 +136,14 @@ class Record:
             now_ms=self._now_ms,
             unit=self._random,
             interrupted=lambda: loop.interrupted,
-            record=None if loop.trace is None else self._record,
+            record=None if loop.trace is None else self.note,
         )
         self.store = KeyValue(self.database)
-        self.slot = AlarmSlot(self.database, self, self._now_ms)
+        try:
+            self.slot = AlarmSlot(self.database, self, self._now_ms)
+        except errors.Error:
+            self.database.close()
+            raise
         self.opened = True
         if disk is not None:
             disk.opened(self.database)
@@ -180,6 +184,19 @@ class Record:
 
         self.realm.loop.block_on(self._write, written)
 
+    def commit_now(self) -> None:
+        """The same in the middle of a turn, waiting in place."""
+        if self.realm.disk is None:
+            self.slot.commit()
+            return
+        if self.slot.change != self.slot.committed:
+            self.slot.announce()
+        written = self.database.in_transaction
+        self._write()
+        if written:
+            self.database.committed()
+        self.slot.settle()
+
     def _write(self) -> None:
         """Save an earlier alarm, commit, save a later one: a crash may repeat an alarm, but never loses it."""
         disk, slot, now = self.realm.disk, self.slot, self.realm.loop.now
@@ -190,7 +207,8 @@ class Record:
         except errors.Error:
             self.database.rollback()
             raise
-        self.database.write_commit()
+        if self.database.in_transaction:
+            self.database.write_commit()
         if moved and not slot.moves_earlier:
             with suppress(errors.Error):  # the index is too early then, which only costs a dispatch for nothing
                 disk.save(now, moved)
@@ -204,7 +222,8 @@ class Record:
             self._unit = draws.stream(self.realm.seed, "sql", self.label, self.realm.generation)
         return self._unit()
 
-    def _record(self, kind: str, detail: dict[str, Any]) -> None:
+    def note(self, kind: str, detail: dict[str, Any]) -> None:
+        """Add an event of this object to the trace."""
         loop = self.realm.loop
         if loop.trace is not None:
             loop.trace.record((loop.now + loop.spent, self.label, kind, detail))
@@ -239,7 +258,7 @@ class Record:
             if shown != self._seen.get(name, "[]"):
                 self._seen[name] = shown
                 more = {"total": len(rows)} if len(rows) > WATCHED_ROWS else {}
-                self._record("storage.rows", {"of": name, "rows": shown, **more})
+                self.note("storage.rows", {"of": name, "rows": shown, **more})
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -251,7 +270,14 @@ class Record:
         if self.realm.disk is not None and not self.in_use():
             self.when_ready(lambda error: self.receive(call) if error is None else self._refused(call, error))
             return
-        instance = self.instance or self.start()
+        if self.instance is not None:
+            self.instance.take(call)
+        else:
+            instance = self.start()
+            self.realm.loop.once_unblocked(lambda: self._take_first(instance, call))
+
+    def _take_first(self, instance: Instance, call: Call) -> None:
+        """The constructor has run, and what it wrote is committed."""
         if instance.alive:
             instance.take(call)
         else:
@@ -272,6 +298,9 @@ class Record:
             self.when_ready(partial(self.dispatch_alarm, scheduled, retries))
             return
         instance = self.instance or self.start()
+        self.realm.loop.once_unblocked(lambda: self._run_alarm(instance, scheduled, retries))
+
+    def _run_alarm(self, instance: Instance, scheduled: int, retries: int) -> None:
         if instance.alive:
             instance.take_alarm(scheduled, retries, self._alarm_runs)
             self._alarm_runs += 1

@@ -112,10 +112,15 @@ def _never_again(coroutine: Coroutine[Any, Any, Any]) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
 
 
-def no_function(given: object, sentence: str) -> TypeError:
-    """The error for ``given`` in the place of a function; a coroutine is closed, so that nothing else complains."""
+def let_go(given: object) -> None:
+    """Close what was refused if it is a coroutine, so that nothing complains that it was never awaited."""
     if isinstance(given, CoroutineType):
         given.close()
+
+
+def no_function(given: object, sentence: str) -> TypeError:
+    """The error for ``given`` in the place of a function."""
+    let_go(given)
     return TypeError(sentence)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import keyword
 import os
+import sys
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from types import CoroutineType
@@ -30,7 +31,7 @@ from durable_mini.loop import Loop
 from durable_mini.objects import Environment, Namespace, Record, Stub
 from durable_mini.promise import Promise, running
 from durable_mini.realm import Realm
-from durable_mini.task import Started, Task, explained, foreign
+from durable_mini.task import Started, Task, explained, foreign, let_go
 from durable_mini.trace import Trace
 
 T = TypeVar("T")
@@ -245,14 +246,12 @@ class World:
         if running.loop is not None:
             inside = running.loop.owner
             where = f" ({inside.label})" if inside is not None else ""
-            if isinstance(awaitable, CoroutineType):
-                awaitable.close()
+            let_go(awaitable)
             raise errors.WorldError(
                 f"run_sync() was called from inside {running.loop.name}{where}; there, await the call itself."
             )
         if self._loop.driven_here:
-            if isinstance(awaitable, CoroutineType):
-                awaitable.close()
+            let_go(awaitable)
             raise errors.WorldError(
                 f"{self._loop.name} is being run by another cell or task; await the call instead of run_sync()."
             )
@@ -539,6 +538,8 @@ class _Drive:
 
 
 def _warn(message: str, what: object) -> None:
+    if sys.is_finalizing():  # nobody can be told any more
+        return
     import logging  # only here: the import of the package stays light
 
     logging.getLogger("durable_mini").warning(message, what)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -44,9 +45,9 @@ class Replay:
         return self.trace.digest
 
 
-def replay(recording: Recording) -> Replay:
-    """Run the program of ``recording``, with its clock."""
-    return _Run(recording).run()
+def replay(recording: Recording, path: str | os.PathLike[str] | None = None) -> Replay:
+    """Run the program of ``recording``, with its clock; on a durable world if ``path`` names a folder for it."""
+    return _Run(recording, path).run()
 
 
 def _is_lost(error: Exception) -> bool:
@@ -57,7 +58,7 @@ def _is_lost(error: Exception) -> bool:
 class _Run:
     """One replay: the world, the clients, what they were told."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, path: str | os.PathLike[str] | None) -> None:
         self.recording = recording
         self.not_supported = needs.not_supported(recording)
         self.process = Process(recording.objects, recording.alarm)
@@ -67,6 +68,7 @@ class _Run:
             jitter=self.clock.jitter,
             alarm_lateness_ms=self.clock.lateness_ms,
             limits=recording.rules.limits,
+            path=path,
         )
         self.clock.attach(self.world)
         with_alarm, without = classes(self.process)

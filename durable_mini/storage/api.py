@@ -60,6 +60,9 @@ class StorageHost(Protocol):
     def transaction(self, closure: Callable[[], Any], transaction: DurableObjectTransaction) -> Promise[Any]:
         """Run ``closure()`` in ``transaction``, with the input gate closed to all else."""
 
+    def commit_now(self) -> None:
+        """Commit in the middle of a turn."""
+
     def note(self, kind: str, detail: dict[str, Any]) -> None:
         """Add an event of this object to the trace."""
 
@@ -166,10 +169,10 @@ class DurableObjectStorage:
             _known("deleteAll", options, _WRITE)
         if self._database.explicit:
             raise errors.Error(errors.TRANSACTION_DELETE_ALL)
-        self._slot.commit()
+        self._host.commit_now()
         self._database.wipe()
         self._slot.wiped(self._keep_alarm)
-        self._slot.commit()
+        self._host.commit_now()
         self._host.note("storage.write", {"op": "deleteAll"})
         return self._host.next_turn("deleteAll()")
 

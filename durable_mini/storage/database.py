@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -312,6 +313,10 @@ class Database:
         """A cursor may stay half read: :meth:`close_cursors` is to find it."""
         self._cursors.add(cursor)
 
+    def forget(self, cursor: sqlite3.Cursor) -> None:
+        """A cursor has been read to its end: it is in nobody's way."""
+        self._cursors.discard(cursor)
+
     def close_cursors(self) -> None:
         """Close what an instance has left half read, and take back what it has switched.
 
@@ -340,8 +345,7 @@ class Database:
 
     def wipe(self) -> None:
         """Remove everything: a new, empty database takes the place of the old one."""
-        self.close_cursors()
-        self.connection.close()
+        self.close()
         if self._file is not None:
             self._file.erase()
         self.in_transaction = False
@@ -359,7 +363,7 @@ class Database:
 
     def park(self) -> None:
         """Close the file for now."""
-        self.connection.close()
+        self.close()
         self.parked = True
 
     def reopen(self) -> None:
@@ -368,7 +372,10 @@ class Database:
         self.parked = False
 
     def close(self) -> None:
-        """Close the connection; the data of an in-memory database is gone."""
+        """Close the connection, and its file with it; the data of an in-memory database is gone."""
+        self.close_cursors()
+        with suppress(sqlite3.ProgrammingError):  # it is closed already
+            self._own.close()  # a statement that has failed half-way would keep the file open, and locked
         self.connection.close()
 
     def __del__(self) -> None:

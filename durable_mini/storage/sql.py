@@ -41,7 +41,7 @@ class SqlCursor:
     ) -> None:
         self._database = database
         self._check = check
-        self._generation = database.connection
+        self._wiped = database.wiped
         self._rows: Iterator[Any] = cursor if rows is None else iter(rows)
         self.columnNames: list[str] = [column[0] for column in cursor.description or ()]  # Cloudflare's spelling
         self.rowsRead = 0
@@ -58,12 +58,17 @@ class SqlCursor:
         self._check()
         if self._database.broken is not None:
             raise self._database.broken
-        if self._generation is not self._database.connection:
+        if self._wiped != self._database.wiped:
             raise errors.Error(errors.SQL_CURSOR_GONE)
         try:
             row = next(self._rows)
         except sqlite3.Error as error:
             raise self._database.translated(error) from None
+        except StopIteration:
+            if isinstance(self._rows, sqlite3.Cursor):
+                self._database.forget(self._rows)
+                self._rows = iter(())
+            raise
         self.rowsRead += 1
         return row
 

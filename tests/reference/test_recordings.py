@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from durable_mini.reference import ObjectReport, Recording, SetAsides, compare, replay
+from durable_mini.reference.digests import written
 from durable_mini.reference.setasides import LIMIT
 from tests.reference.programs import WORKERD, recording_files
 
@@ -36,6 +37,35 @@ def test_every_object_of_a_recording_is_equal(file: Path, set_asides: SetAsides)
         for report in reports
         if report.verdict != "equal"
     )
+
+
+DURABLE = "s06 s06b s06c s13 s13b s24 s52 s52b"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [file for file in recording_files() if file.stem.partition("_")[0] in DURABLE.split()],
+    ids=lambda file: file.stem,
+)
+def test_a_recording_of_a_process_that_ends_is_equal_on_a_durable_world_and_its_trace_is_that_in_memory(
+    file: Path, set_asides: SetAsides, path: Path
+) -> None:
+    recording = Recording.load(file)
+    on_disk = replay(recording, path)
+    assert {report.verdict for report in compare(recording, on_disk, set_asides)} == {"equal"}
+    assert on_disk.digest == written(WORKERD)[recording.name]
+
+
+def test_the_recordings_of_a_process_that_ends_are_there() -> None:
+    assert {file.stem.partition("_")[0] for file in recording_files()} >= set(DURABLE.split())
+
+
+@pytest.mark.slow
+def test_every_recording_has_on_a_durable_world_the_trace_that_it_has_in_memory(path: Path) -> None:
+    known = written(WORKERD)
+    for number, file in enumerate(recording_files()):
+        recording = Recording.load(file)
+        assert replay(recording, path / str(number)).digest == known[recording.name], recording.name
 
 
 def first_difference(report: ObjectReport) -> str:
