@@ -268,7 +268,7 @@ class Record:
             refuse(self.realm.loop, call, errors.Error(errors.NETWORK_LOST, retryable=True))
             return
         if self.realm.disk is not None and not self.in_use():
-            self.when_ready(lambda error: self.receive(call) if error is None else self._refused(call, error))
+            self.when_ready(lambda error: self.receive(call) if error is None else refuse(self.realm.loop, call, error))
             return
         if self.instance is not None:
             self.instance.take(call)
@@ -283,10 +283,6 @@ class Record:
         else:
             assert instance.death is not None
             instance.fail_call(call, instance.death, remote=call.kind == "fetch", durableObjectReset=True)
-
-    def _refused(self, call: Call, error: Exception) -> None:
-        """The object's file cannot be had: other objects go on."""
-        refuse(self.realm.loop, call, error)
 
     def dispatch_alarm(self, scheduled: int, retries: int, error: Exception | None = None) -> None:
         """The scheduler has dispatched the object's alarm; ``error`` says why its file cannot be had."""
