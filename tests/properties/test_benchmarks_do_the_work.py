@@ -9,10 +9,17 @@ from types import ModuleType
 
 import pytest
 
-from tests.benchmarks import bench_import, bench_retry_schedule, bench_turns, bench_wakeups
+from tests.benchmarks import (
+    bench_durable_turns,
+    bench_import,
+    bench_many_alarms,
+    bench_retry_schedule,
+    bench_turns,
+    bench_wakeups,
+)
 from tests.benchmarks._measure import Row, Subject, measure, table
 
-BENCHMARKS = [bench_import, bench_retry_schedule, bench_turns, bench_wakeups]
+BENCHMARKS = [bench_durable_turns, bench_import, bench_many_alarms, bench_retry_schedule, bench_turns, bench_wakeups]
 FOLDER = Path(bench_turns.__file__).parent
 
 
