@@ -70,11 +70,11 @@ def test_a_program_has_one_trace_in_memory_and_on_disk_in_a_script_and_in_a_cell
     assert counts["examples"] >= EXAMPLES
 
 
-def state_of(connection: sqlite3.Connection) -> list[Any]:
+def state_of(execute: Callable[[str], sqlite3.Cursor]) -> list[Any]:
     """What an object's database holds: keys, rows, alarm."""
-    tables = {name for (name,) in connection.execute(" SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = {name for (name,) in execute(" SELECT name FROM sqlite_master WHERE type = 'table'")}
     return [
-        connection.execute(
+        execute(
             f" SELECT * FROM {table} ORDER BY rowid" if table != "_cf_KV" else f" SELECT * FROM {table}"
         ).fetchall()
         if table in tables
@@ -96,8 +96,7 @@ def states_in_memory(world: World, program: list[Step]) -> dict[str, list[Any]]:
     def watching(row: tuple[int, str, str, Any]) -> None:
         record(row)
         if is_change(row):
-            connection = world._find(row[1]).database.connection
-            states.setdefault(row[1], [NOTHING]).append(state_of(connection))
+            states.setdefault(row[1], [NOTHING]).append(state_of(world._find(row[1]).database.own))
 
     world.trace.record = watching
     in_place(world, program)
@@ -145,7 +144,7 @@ def holds_after_a_kill(copy: Path, states: dict[str, list[Any]], stored: dict[st
         for class_name, digits, name in folder.objects():
             label = f"{class_name}/{name}"
             with closing(folder.connect(class_name, digits, label)) as connection:
-                state = state_of(connection)
+                state = state_of(connection.execute)
                 connection.rollback()
             assert state == states.get(label, [NOTHING])[stored.get(label, 0)]
             alarm = state[1][0][1] if state[1] else None
