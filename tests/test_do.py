@@ -496,13 +496,13 @@ def test_stages_are_chosen_by_name_and_keep_their_order() -> None:
 
 @pytest.mark.parametrize("only", ["unti", "lint,unti", "", ","])
 def test_an_unknown_stage_is_named(only: str) -> None:
-    with pytest.raises(ToolError, match=r"^There is no stage .*; the stages are lint, format, types, unit"):
+    with pytest.raises(ToolError, match=r"^There is no stage .*; the stages are lint, format, types, unit, properties"):
         stages.choose(stages.all_stages(), only)
 
 
 def test_an_empty_project_has_nothing_to_check_yet(tmp_path: Path) -> None:
     nothing = {stage.name for stage in stages.all_stages(tmp_path) if stage.nothing}
-    assert nothing == {"unit", "notebooks", "browser"}
+    assert nothing == {"unit", "properties", "notebooks", "browser"}
 
 
 def run_stage(stage: stages.Stage) -> int:

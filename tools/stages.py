@@ -18,7 +18,7 @@ from tools.lessons import find_notebooks
 _STAGE_TIMEOUT_S = 900
 
 # The folders of tests/ that a stage of their own runs.
-_OWN_STAGES = ("benchmarks", "browser", "notebooks")
+_OWN_STAGES = ("benchmarks", "browser", "notebooks", "properties")
 
 CHROMIUM_VARIABLE = "DURABLE_MINI_CHROMIUM"
 HOW_TO_GET_CHROMIUM = (
@@ -95,9 +95,15 @@ def all_stages(root: Path = ROOT) -> list[Stage]:
         Stage("types", "mypy --strict", ("-m", "mypy")),
         Stage(
             "unit",
-            "unit, property and recording tests",
-            _pytest("--ignore=tests/notebooks", "-m", "not mutants"),
+            "unit and recording tests",
+            _pytest("--ignore=tests/notebooks", "--ignore=tests/properties", "-m", "not mutants"),
             nothing="" if unit else "there are no tests in tests/",
+        ),
+        Stage(
+            "properties",
+            "laws that thousands of random programs keep",
+            _pytest("tests/properties"),
+            nothing="" if list((tests / "properties").glob("test_*.py")) else "there are no tests in tests/properties/",
         ),
         Stage("mutants", "a wrong rule of the runtime is noticed", _pytest("-m", "mutants", "tests/mutants")),
         Stage("structure", "the form of every notebook", _pytest("tests/notebooks")),
