@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from durable_mini import draws, errors, values
-from durable_mini.alarms import Outcome
+from durable_mini.alarms import CANCELLED, Outcome, Status
 from durable_mini.calls import CLIENT, Call, refuse
 from durable_mini.clock import current, refused
 from durable_mini.combine import started
@@ -160,7 +159,19 @@ class Record:
 
     def when_ready(self, then: Callable[[Exception | None], None]) -> None:
         """Call ``then(None)`` once the object's file is open, or with the error that it cannot be."""
-        self.realm.loop.block_on(self._make_ready, then)
+        loop = self.realm.loop
+        loop.block_on(self._make_ready, then if self.opened else lambda error: self._opened(error, then))
+
+    def _opened(self, error: Exception | None, then: Callable[[Exception | None], None]) -> None:
+        """The file is open for the first time: what is stored there counts, not the list of alarms."""
+        entry = self.realm.scheduler.entry(self.label)
+        if error is None and (entry is None or entry.status is Status.WAITING):
+            stored = self.slot.committed
+            if stored is None:
+                self.delete()
+            elif entry is None or entry.scheduled != stored:
+                self.set(stored)
+        then(error)
 
     def _make_ready(self) -> None:
         if not self.opened:
@@ -198,7 +209,7 @@ class Record:
         self.slot.settle()
 
     def _write(self) -> None:
-        """Save an earlier alarm, commit, save a later one: a crash may repeat an alarm, but never loses it."""
+        """Save an earlier alarm, commit, have a later one saved: a crash may repeat an alarm, but never loses it."""
         disk, slot, now = self.realm.disk, self.slot, self.realm.loop.now
         assert disk is not None, "only a durable world writes"
         moved = {self.key: slot.change} if slot.change != slot.committed else None
@@ -210,8 +221,7 @@ class Record:
         if self.database.in_transaction:
             self.database.write_commit()
         if moved and not slot.moves_earlier:
-            with suppress(errors.Error):  # the index is too early then, which only costs a dispatch for nothing
-                disk.save(now, moved)
+            disk.save_later(self.key, slot.change)
 
     def _now_ms(self) -> int:
         loop = self.realm.loop
@@ -291,10 +301,21 @@ class Record:
             self.realm.scheduler.finished(self.label, outcome)
             return
         if self.realm.disk is not None and not self.in_use():
-            self.when_ready(partial(self.dispatch_alarm, scheduled, retries))
+            dispatch = self.dispatch_alarm if self.opened else self._dispatch_first
+            self.when_ready(partial(dispatch, scheduled, retries))
             return
         instance = self.instance or self.start()
         self.realm.loop.once_unblocked(lambda: self._run_alarm(instance, scheduled, retries))
+
+    def _dispatch_first(self, scheduled: int, retries: int, error: Exception | None) -> None:
+        """The file was opened for its alarm, which a kill may have left too early in the list."""
+        stored = self.slot.committed if error is None else scheduled
+        if stored == scheduled:
+            self.dispatch_alarm(scheduled, retries, error)
+            return
+        if stored is not None:
+            self.realm.scheduler.set(self.label, stored)
+        self.realm.scheduler.finished(self.label, CANCELLED)
 
     def _run_alarm(self, instance: Instance, scheduled: int, retries: int) -> None:
         if instance.alive:

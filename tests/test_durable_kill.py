@@ -115,7 +115,8 @@ def test_whenever_a_process_is_killed_what_was_acknowledged_is_there_and_every_a
         for stub in stubs:
             _, _, armed, ran = world.run_sync(stub.look())
             assert set(armed) == set(ran), "an alarm was lost"
-            repeated += len(ran) - len(set(ran))
+            if round_ == ROUNDS - 1:
+                repeated += len(ran) - len(set(ran))
         now = world.now
         world.run_sync(world.close())
     print(f"{ROUNDS} kills: {sum(counts):,} calls, {cut} alarms cut, {repeated} repeated")  # noqa: T201 - to be seen

@@ -29,6 +29,8 @@ CLOCK_STEP_US: Final = 1_000 * US_PER_MS
 
 So no commit costs a second one for the time alone, and time never runs backwards.
 """
+LATER: Final = 64
+"""So many alarms wait at most to be saved as later or deleted; a killed world dispatches those for nothing."""
 
 _THREAD_ENDS_S: Final = 1
 """How long to wait for a thread to end whose event loop may be gone; it is done at once, or has died with that loop."""
@@ -77,6 +79,7 @@ class Disk:
         self._files = files
         self._open: dict[Database, None] = {}  # the one used longest ago first
         self._clock_us = self.folder.now_us
+        self._later: dict[Key, int | None] = {}
         self._operations = _Operations()
         self._thread: aiosqlite.Connection | None = None
 
@@ -89,12 +92,12 @@ class Disk:
     def opened(self, database: Database) -> None:
         """A file more is open: close those used longest ago, if there are too many."""
         self._open[database] = None
-        if len(self._open) > self._files:
-            for other in [one for one in self._open if one is not database and one.may_park]:
-                other.park()
-                del self._open[other]
-                if len(self._open) <= self._files:
-                    return
+        while len(self._open) > self._files:
+            other = next((one for one in self._open if one is not database and one.may_park), None)
+            if other is None:
+                return
+            other.park()
+            del self._open[other]
 
     def used(self, database: Database) -> None:
         """The file is in use again; it does not block."""
@@ -105,14 +108,20 @@ class Disk:
     def save(self, now_us: int, alarms: dict[Key, int | None] | None = None) -> None:
         """Save alarms, and the clock when it has come near to what was saved."""
         clock = now_us + CLOCK_STEP_US if now_us >= self._clock_us else None
-        if alarms or clock is not None:
-            self.folder.write(alarms=alarms, now_us=clock)
+        if alarms or clock is not None or len(self._later) >= LATER:
+            self._later.update(alarms or {})
+            self.folder.write(alarms=self._later, now_us=clock)
+            self._later.clear()
             self._clock_us = clock or self._clock_us
+
+    def save_later(self, key: Key, alarm: int | None) -> None:
+        """Save an alarm that was moved later, or deleted, with what is saved next: until then it is only too early."""
+        self._later[key] = alarm
 
     def close(self, now_us: int) -> None:
         """Save the clock and give the folder back; the databases are closed by now."""
         try:
-            self.folder.write(now_us=now_us)
+            self.folder.write(alarms=self._later, now_us=now_us)
         finally:
             self.folder.close()
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from durable_mini import Error, World, gather, scheduler, spin
+from durable_mini.storage.disk import LATER
 from durable_mini.storage.folder import Folder
 from tests.conftest import Inside, kinds
 
@@ -269,6 +270,48 @@ def test_writes_after_delete_all_in_the_same_turn_are_kept(path: Path) -> None:
     with opened(path) as inside:
         assert inside(lambda o: o.ctx.storage.list()) == {"new": 1}
         assert inside(lambda o: o.ctx.storage.getAlarm()) == inside.world.start + 700
+
+
+def killed(path: Path) -> Path:
+    """A copy of the folder as it is: what a process that is killed now would leave."""
+    copy = path.with_name(f"{path.name}-killed")
+    shutil.copytree(path, copy)
+    return copy
+
+
+@pytest.mark.parametrize("called", [False, True])
+@pytest.mark.parametrize(("then", "runs"), [(None, []), (900, [900])])
+def test_after_a_kill_an_alarm_that_was_moved_later_or_deleted_wakes_nobody_before_its_time(
+    path: Path, then: int | None, runs: list[int], called: bool
+) -> None:
+    """The list of alarms may be behind what the object has stored."""
+    with opened(path, alarm_lateness_ms=0) as inside:
+        inside(lambda o: o.ctx.storage.setAlarm(inside.world.start + 100))
+        if then is None:
+            inside(lambda o: o.ctx.storage.deleteAlarm())
+        else:
+            inside(lambda o: o.ctx.storage.setAlarm(inside.world.start + then))
+        copy = killed(path)
+    with opened(copy, alarm_lateness_ms=0, downtime_ms=0) as inside:
+        ran: list[int] = []
+        inside.on_alarm = lambda _o, info: ran.append(info.scheduledTime - inside.world.start)
+        if called:
+            assert inside(lambda o: o.ctx.storage.getAlarm()) == (then and inside.world.start + then)
+        inside.world.run_sync(inside.world.run_for(60_000))
+        assert ran == runs
+        assert len(kinds(inside.world, "object.constructed")) == (1 if called else len(runs))
+
+
+def test_the_list_of_alarms_is_never_far_behind(path: Path) -> None:
+    with opened(path) as inside:
+        for number in range(LATER + 10):
+            inside(lambda o: o.ctx.storage.setAlarm(inside.world.start + 10_000), f"o{number}")
+        for number in range(LATER + 10):
+            inside(lambda o: o.ctx.storage.deleteAlarm(), f"o{number}")
+        assert inside.world._disk is not None
+        assert len(inside.world._disk.folder.alarms()) <= LATER
+    with opened(path) as inside:
+        assert inside.world._alarms == {}
 
 
 def test_a_slow_commit_holds_replies_and_a_crash_before_it_loses_the_writes(path: Path) -> None:
