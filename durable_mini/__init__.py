@@ -9,9 +9,10 @@ from durable_mini.faults import Fault, FaultPlan
 from durable_mini.http import Request, Response, fetch
 from durable_mini.ids import DurableObjectId
 from durable_mini.limits import Limits
-from durable_mini.objects import DurableObject, DurableObjectState, Namespace, Stub
+from durable_mini.objects import DurableObject, Namespace, Stub
 from durable_mini.promise import Promise
 from durable_mini.runs import AlarmInvocationInfo
+from durable_mini.state import DurableObjectState
 from durable_mini.storage.api import DurableObjectStorage
 from durable_mini.storage.transaction import DurableObjectTransaction
 from durable_mini.trace import Event, Trace

@@ -29,8 +29,8 @@ from durable_mini.task import Task, explained
 from durable_mini.timers import Timers
 
 if TYPE_CHECKING:
-    from durable_mini.objects import Record
     from durable_mini.realm import Realm
+    from durable_mini.record import Record
     from durable_mini.storage.database import Database
     from durable_mini.storage.transaction import DurableObjectTransaction
     from durable_mini.trace import Scalar

@@ -1,84 +1,27 @@
-"""Objects as a program sees them: ``DurableObject``, ``ctx``, namespaces, stubs.
-
-A :class:`Record` is what the world keeps of an object whether or not an instance of it is
-in memory: its identity, its database, its alarm.
-"""
+"""Objects as a program sees them: ``DurableObject``, ``env``, namespaces, stubs."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from durable_mini import draws, errors, values
-from durable_mini.alarms import CANCELLED, Outcome, Status
 from durable_mini.calls import CLIENT, Call, refuse
 from durable_mini.clock import current, refused
-from durable_mini.combine import started
 from durable_mini.http import Request, Response
 from durable_mini.ids import DurableObjectId, IdFactory
-from durable_mini.instance import Instance
-from durable_mini.learner import calls_learner_code
-from durable_mini.limits import US_PER_MS
 from durable_mini.promise import Promise, running
-from durable_mini.storage import Database, DurableObjectStorage
-from durable_mini.storage.alarm import AlarmSlot
-from durable_mini.storage.keyvalue import KeyValue
-from durable_mini.task import explained, no_function
 
 if TYPE_CHECKING:
+    from durable_mini.instance import Instance
     from durable_mini.realm import Realm
+    from durable_mini.record import Record
+    from durable_mini.state import DurableObjectState
 
 T = TypeVar("T")
 
 _TAKES_ANY_NUMBER: Final = 0x04  # CPython's flag of a function with *args
-WATCHED_ROWS: Final = 20
-"""Rows of a watched query that one event of the trace shows."""
-
-
-class DurableObjectState:
-    """``ctx``: the object's id, its storage, and control over its concurrency."""
-
-    def __init__(self, instance: Instance, storage: DurableObjectStorage) -> None:
-        self._instance = instance
-        self.id: DurableObjectId = instance.record.id
-        self.storage = storage
-
-    def blockConcurrencyWhile(self, callback: Callable[[], Awaitable[T]]) -> Promise[T]:
-        """Run ``callback()`` and let no other event in until it has ended.
-
-        In a constructor it holds back every request until the object is ready. If the callback
-        raises, the object is reset and everybody who waits is told the error; after 30 s it is
-        reset too (recordings s15, s15b).
-        """
-        self._instance.check()
-        given: Any = callback
-        if not callable(given):
-            raise no_function(
-                given,
-                f"blockConcurrencyWhile() takes a function, not a {type(given).__name__}; pass self.method, "
-                "without the brackets of a call.",
-            )
-        return self._instance.block(callback)
-
-    def waitUntil(self, awaitable: Awaitable[Any]) -> None:
-        """Keep the object in memory until ``awaitable`` (a call or a coroutine) is done.
-
-        No reply waits for it, and nobody is told its error (recording s40); the trace has it.
-        """
-        self._instance.check()
-        self._instance.wait_until(started("waitUntil", awaitable))
-
-    def abort(self, reason: Any = errors.ABORTED, *, retryAlarm: bool = True) -> NoReturn:
-        """Reset the object at once: writes of this turn are lost, and everybody who waits is told ``reason``.
-
-        The code behind it never runs, and nothing can catch it. A running alarm is retried, and
-        counted, unless ``retryAlarm`` is False (recordings s17, s17b, s26).
-        """
-        self._instance.check()
-        message = "null" if reason is None else reason if isinstance(reason, str) else str(reason)
-        self._instance.abort(message, retry_alarm=retryAlarm)
 
 
 class DurableObject:
@@ -95,278 +38,6 @@ class Environment:
     def __getattr__(self, name: str) -> Any:
         bound = ", ".join(vars(self)) or "nothing"
         raise AttributeError(f"env has no {name!r}; bound are: {bound}. Bind it with world.bind({name!r}, YourClass).")
-
-
-class Record:
-    """One object: what lasts while its instances come and go."""
-
-    def __init__(self, namespace: Namespace[Any], object_id: DurableObjectId, label: str) -> None:
-        realm = namespace.realm
-        self.namespace = namespace
-        self.realm = realm
-        self.id = object_id
-        self.class_name = namespace.class_name
-        self.label = label
-        self.instance: Instance | None = None
-        self._instances = 0
-        self._alarm_runs = 0
-        self._activities: dict[str, int] = {}
-        self.seen_generation = 0
-        self._seen: dict[str, str] = {}
-        self._unit: Callable[[], float] | None = None
-        self.key = (self.class_name, str(object_id))
-        self.known = False
-        """Whether a durable world has the object in its list."""
-        self.opened = False
-        """Whether the object has a database yet: it gets one when it is first called."""
-        self.database: Database
-        self.store: KeyValue
-        self.slot: AlarmSlot
-
-    def _open(self) -> None:
-        realm, loop = self.realm, self.realm.loop
-        disk = realm.disk
-        if disk is not None and not self.known:
-            disk.folder.write(objects=[(*self.key, self.id.name)])
-            self.known = True
-        self.database = Database(
-            realm.limits,
-            None if disk is None else disk.file_of(self.key, self.label),
-            now_ms=self._now_ms,
-            unit=self._random,
-            interrupted=lambda: loop.interrupted,
-            record=None if loop.trace is None else self.note,
-        )
-        self.store = KeyValue(self.database)
-        try:
-            self.slot = AlarmSlot(self.database, self, self._now_ms)
-        except errors.Error:
-            self.database.close()
-            raise
-        self.opened = True
-        if disk is not None:
-            disk.opened(self.database)
-
-    # -- the disk -------------------------------------------------------------------------------------
-
-    def in_use(self) -> bool:
-        """Whether the object's database is open, which is then noted as its last use; always in memory."""
-        if not self.opened or self.database.parked:
-            return False
-        if self.realm.disk is not None:
-            self.realm.disk.used(self.database)
-        return True
-
-    def when_ready(self, then: Callable[[Exception | None], None]) -> None:
-        """Call ``then(None)`` once the object's file is open, or with the error that it cannot be."""
-        loop = self.realm.loop
-        loop.block_on(self._make_ready, then if self.opened else lambda error: self._opened(error, then))
-
-    def _opened(self, error: Exception | None, then: Callable[[Exception | None], None]) -> None:
-        """The file is open for the first time: what is stored there counts, not the list of alarms."""
-        entry = self.realm.scheduler.entry(self.label)
-        if error is None and (entry is None or entry.status is Status.WAITING):
-            stored = self.slot.committed
-            if stored is None:
-                self.delete()
-            elif entry is None or entry.scheduled != stored:
-                self.set(stored)
-        then(error)
-
-    def _make_ready(self) -> None:
-        if not self.opened:
-            self._open()
-        elif self.database.parked:
-            self.database.reopen()
-            if self.realm.disk is not None:
-                self.realm.disk.opened(self.database)
-
-    def commit(self, then: Callable[[Exception | None], None]) -> None:
-        """Commit the turn on the disk, then call ``then`` with the error if that could not be."""
-        slot, database = self.slot, self.database
-        if slot.change != slot.committed:
-            slot.announce()
-
-        def written(failure: Exception | None) -> None:
-            if failure is None:
-                database.committed()
-                slot.settle()
-            then(failure)
-
-        self.realm.loop.block_on(self._write, written)
-
-    def commit_now(self) -> None:
-        """The same in the middle of a turn, waiting in place."""
-        if self.realm.disk is None:
-            self.slot.commit()
-            return
-        if self.slot.change != self.slot.committed:
-            self.slot.announce()
-        written = self.database.in_transaction
-        self._write()
-        if written:
-            self.database.committed()
-        self.slot.settle()
-
-    def _write(self) -> None:
-        """Save an earlier alarm, commit, have a later one saved: a crash may repeat an alarm, but never loses it."""
-        disk, slot, now = self.realm.disk, self.slot, self.realm.loop.now
-        assert disk is not None, "only a durable world writes"
-        moved = {self.key: slot.change} if slot.change != slot.committed else None
-        try:
-            disk.save(now, moved if slot.moves_earlier else None)
-        except errors.Error:
-            self.database.rollback()
-            raise
-        if self.database.in_transaction:
-            self.database.write_commit()
-        if moved and not slot.moves_earlier:
-            disk.save_later(self.key, slot.change)
-
-    def _now_ms(self) -> int:
-        loop = self.realm.loop
-        return (loop.start_us + loop.now + loop.spent) // US_PER_MS
-
-    def _random(self) -> float:
-        if self._unit is None:
-            self._unit = draws.stream(self.realm.seed, "sql", self.label, self.realm.generation)
-        return self._unit()
-
-    def note(self, kind: str, detail: dict[str, Any]) -> None:
-        """Add an event of this object to the trace."""
-        loop = self.realm.loop
-        if loop.trace is not None:
-            loop.trace.record((loop.now + loop.spent, self.label, kind, detail))
-
-    def activity(self, method: str) -> str:
-        """The name of the next call of ``method``, as traces and fault plans know it: ``grant#2`` for the third."""
-        number = self._activities.get(method, 0)
-        self._activities[method] = number + 1
-        return f"{method}#{number}"
-
-    # -- the alarm's port to the scheduler ----------------------------------------------------------
-
-    def set(self, time: int) -> None:
-        """The committed alarm is now ``time``."""
-        self.realm.scheduler.set(self.label, time)
-
-    def delete(self) -> None:
-        """There is no committed alarm any more."""
-        self.realm.scheduler.delete(self.label)
-
-    def look(self) -> None:
-        """Run the world's watched queries; results that have changed go to the trace."""
-        if self.realm.loop.trace is None or self.database.parked:
-            return
-        self.seen_generation = self.database.generation
-        for name, sql in self.realm.watch.items():
-            try:
-                rows = self.database.own(sql).fetchall()
-            except errors.Error:
-                continue  # no such table yet
-            shown = json.dumps(rows[:WATCHED_ROWS], default=lambda blob: f"{len(blob)} bytes")
-            if shown != self._seen.get(name, "[]"):
-                self._seen[name] = shown
-                more = {"total": len(rows)} if len(rows) > WATCHED_ROWS else {}
-                self.note("storage.rows", {"of": name, "rows": shown, **more})
-
-    # -- life ------------------------------------------------------------------------------------------
-
-    def receive(self, call: Call) -> None:
-        """A call has arrived at the object."""
-        if self.realm.down or (self.realm.draining and call.caller is None):
-            refuse(self.realm.loop, call, errors.Error(errors.NETWORK_LOST, retryable=True))
-            return
-        if self.realm.disk is not None and not self.in_use():
-            self.when_ready(lambda error: self.receive(call) if error is None else refuse(self.realm.loop, call, error))
-            return
-        if self.instance is not None:
-            self.instance.take(call)
-        else:
-            instance = self.start()
-            self.realm.loop.once_unblocked(lambda: self._take_first(instance, call))
-
-    def _take_first(self, instance: Instance, call: Call) -> None:
-        """The constructor has run, and what it wrote is committed."""
-        if instance.alive:
-            instance.take(call)
-        else:
-            assert instance.death is not None
-            instance.fail_call(call, instance.death, remote=call.kind == "fetch", durableObjectReset=True)
-
-    def dispatch_alarm(self, scheduled: int, retries: int, error: Exception | None = None) -> None:
-        """The scheduler has dispatched the object's alarm; ``error`` says why its file cannot be had."""
-        if error is not None:
-            outcome = Outcome(retry=True, counts=False, message=errors.describe(error))
-            self.realm.scheduler.finished(self.label, outcome)
-            return
-        if self.realm.disk is not None and not self.in_use():
-            dispatch = self.dispatch_alarm if self.opened else self._dispatch_first
-            self.when_ready(partial(dispatch, scheduled, retries))
-            return
-        instance = self.instance or self.start()
-        self.realm.loop.once_unblocked(lambda: self._run_alarm(instance, scheduled, retries))
-
-    def _dispatch_first(self, scheduled: int, retries: int, error: Exception | None) -> None:
-        """The file was opened for its alarm, which a kill may have left too early in the list."""
-        stored = self.slot.committed if error is None else scheduled
-        if stored == scheduled:
-            self.dispatch_alarm(scheduled, retries, error)
-            return
-        if stored is not None:
-            self.realm.scheduler.set(self.label, stored)
-        self.realm.scheduler.finished(self.label, CANCELLED)
-
-    def _run_alarm(self, instance: Instance, scheduled: int, retries: int) -> None:
-        if instance.alive:
-            instance.take_alarm(scheduled, retries, self._alarm_runs)
-            self._alarm_runs += 1
-        else:
-            told = errors.describe(instance.death or errors.Error(errors.NETWORK_LOST))
-            self.realm.scheduler.finished(self.label, Outcome(retry=True, counts=False, message=told))
-
-    def abandon_alarm(self, scheduled: int) -> None:
-        """The scheduler has given up: clear the alarm, unless it has another time by now."""
-        instance = self.instance
-        # a turn's writes, held or not, are not this one's to commit
-        if instance is not None and (instance.gate.busy or self.database.in_transaction):
-            instance.enter(None, self.slot.abandon, scheduled)
-        elif self.realm.disk is None:
-            if self.slot.abandon(scheduled):
-                self.slot.commit()
-        else:
-            self.when_ready(partial(self._abandon_on_disk, scheduled))
-
-    def _abandon_on_disk(self, scheduled: int, error: Exception | None) -> None:
-        if error is None and self.slot.abandon(scheduled):
-            self.commit(lambda _: None)
-
-    def start(self) -> Instance:
-        """Bring an instance into memory; it is dead already if its constructor raised."""
-        if not self.opened:
-            self._open()
-        self._instances += 1
-        instance = self.instance = Instance(self, self.realm, self._instances)
-        instance.note("object.constructed", {"instance": instance.number})
-        storage = DurableObjectStorage(self.database, self.store, self.slot, instance, keep_alarm=self.realm.keep_alarm)
-        ctx = DurableObjectState(instance, storage)
-        instance.enter(None, partial(_construct, instance, self.namespace), ctx)
-        return instance
-
-
-@calls_learner_code
-def _construct(instance: Instance, namespace: Namespace[Any], ctx: DurableObjectState) -> None:
-    try:
-        made = namespace.cls(ctx, namespace.env)
-        if not hasattr(made, "ctx"):  # a class that does without our base, or does not call it
-            made.ctx, made.env = ctx, namespace.env
-        instance.object = made
-    except errors.ObjectReset:
-        return
-    except Exception as raised:  # noqa: BLE001 - a learner's code may raise anything
-        error = explained(raised, instance.loop)
-        instance.die(error, "object.reset", counts=False, durableObjectReset=True)
-        return
 
 
 class Stub(Generic[T]):
@@ -533,16 +204,10 @@ class Namespace(Generic[T]):
         key = str(object_id)
         record = self._records.get(key)
         if record is None:
-            record = self._records[key] = Record(self, object_id, self._label(object_id))
+            record = self._records[key] = self.realm.new_record(self, object_id, self._label(object_id))
             self.by_label[record.label] = record
         elif record.id.name is None and object_id.name is not None:
             record.id.name = object_id.name  # first addressed by its digits, now by its name
-        return record
-
-    def stored(self, digits: str, name: str | None) -> Record:
-        """An object that a durable world has in its list."""
-        record = self.record(DurableObjectId(digits, name))
-        record.known = True
         return record
 
     def _label(self, object_id: DurableObjectId) -> str:

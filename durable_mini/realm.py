@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from durable_mini.alarms import Scheduler
     from durable_mini.faults import Injector
+    from durable_mini.ids import DurableObjectId
     from durable_mini.limits import Limits
     from durable_mini.loop import Loop
+    from durable_mini.objects import Namespace
+    from durable_mini.record import Record
     from durable_mini.storage.disk import Disk
 
 
@@ -27,6 +31,7 @@ class Realm:
         keep_alarm: bool,
         watch: dict[str, str],
         disk: Disk | None,
+        new_record: Callable[[Namespace[Any], DurableObjectId, str], Record],
         generation: int,
     ) -> None:
         self.loop = loop
@@ -41,6 +46,8 @@ class Realm:
         """Queries by name that are run after each commit, for the trace."""
         self.disk = disk
         """Where the objects' files are; None for a world in memory."""
+        self.new_record = new_record
+        """Makes what the world keeps of an object: its namespace, id and label are given."""
         self.generation = generation
         """Which process of its folder this is, from 0, which it is in memory too: each draws other ids and numbers."""
         self.faults: Injector | None = None

@@ -8,6 +8,7 @@ import os
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from functools import partial
 from types import CoroutineType
 from typing import Any, Self, TypeVar
 
@@ -16,6 +17,7 @@ from durable_mini.alarms import Scheduler
 from durable_mini.clock import microseconds
 from durable_mini.draws import Draw, Drawer, Uniform
 from durable_mini.faults import EVICT, RAISE, REFUSE, RESTART, Fault, FaultPlan, Injector
+from durable_mini.ids import DurableObjectId
 from durable_mini.instance import Instance, drop_timers_of_the_dead
 from durable_mini.limits import (
     ALARM_TIME_MAX_MS,
@@ -28,9 +30,10 @@ from durable_mini.limits import (
     Limits,
 )
 from durable_mini.loop import Loop
-from durable_mini.objects import Environment, Namespace, Record, Stub
+from durable_mini.objects import Environment, Namespace, Stub
 from durable_mini.promise import Promise, running
 from durable_mini.realm import Realm
+from durable_mini.record import Record
 from durable_mini.task import Started, Task, explained, foreign, let_go
 from durable_mini.trace import Trace
 
@@ -104,10 +107,13 @@ class World:
         self._trace = Trace(WORLD_START_MS) if trace else None
         self._loop = Loop(f"World(seed={seed})", numbers, self._trace, WORLD_START_MS)
         disk = None
+        new_record: Callable[[Namespace[Any], DurableObjectId, str], Record] = Record
         if path is not None:
-            from durable_mini.storage.disk import Disk  # a world in memory does without
+            from durable_mini.durable import DurableRecord  # a world in memory does without
+            from durable_mini.storage.disk import Disk
 
             disk = Disk(path, numbers.open_files)
+            new_record = partial(DurableRecord, disk=disk)
             self._loop.now = disk.folder.now_us + (away if disk.folder.generation > 1 else 0)
             self._loop.in_thread = disk.in_thread
         self._disk = disk
@@ -131,6 +137,7 @@ class World:
             watch=dict(watch or {}),
             keep_alarm=keep_alarm,
             disk=disk,
+            new_record=new_record,
             generation=0 if disk is None else disk.folder.generation - 1,
         )
         self._loop.end_runaways = self._end_runaways
@@ -169,7 +176,8 @@ class World:
         assert self._disk is not None, "only a durable world has stored objects"
         for class_name, digits, name in self._disk.folder.objects():
             if class_name == namespace.class_name:
-                record = namespace.stored(digits, name)
+                record: Any = namespace.record(DurableObjectId(digits, name))
+                record.known = True
                 alarm = self._alarms.get(record.key)
                 if alarm is not None:
                     self._scheduler.set(record.label, alarm)

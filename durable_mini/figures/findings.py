@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from durable_mini.clock import Date
 from durable_mini.figures import words
-from durable_mini.objects import DurableObjectState
+from durable_mini.state import DurableObjectState
 from durable_mini.storage.api import DurableObjectStorage, SyncKeyValue
 from durable_mini.storage.sql import Sql, SqlCursor
 

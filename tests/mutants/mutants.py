@@ -287,7 +287,7 @@ _COUNTING = [
     ),
     Mutant(
         "constructor failure counted",
-        "objects.py",
+        "record.py",
         "self.realm.scheduler.finished(self.label, Outcome(retry=True, counts=False, message=told))",
         "self.realm.scheduler.finished(self.label, Outcome(retry=True, counts=True, message=told))",
         "a constructor that fails at dispatch is retried uncounted: (b) 4, (e) 5",

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from durable_mini import World
-from durable_mini.objects import Record
+from durable_mini.durable import DurableRecord
 from durable_mini.storage.folder import Folder
 from tests.properties.durable_programs import Step, counted, fresh, in_place, on_a_loop, programs
 from tests.properties.profile import EXAMPLES, PLAIN, RULE_COUNTS, STEPS
@@ -74,9 +74,7 @@ def state_of(execute: Callable[[str], sqlite3.Cursor]) -> list[Any]:
     """What an object's database holds: keys, rows, alarm."""
     tables = {name for (name,) in execute(" SELECT name FROM sqlite_master WHERE type = 'table'")}
     return [
-        execute(
-            f" SELECT * FROM {table} ORDER BY rowid" if table != "_cf_KV" else f" SELECT * FROM {table}"
-        ).fetchall()
+        execute(f" SELECT * FROM {table} ORDER BY rowid" if table != "_cf_KV" else f" SELECT * FROM {table}").fetchall()
         if table in tables
         else None
         for table in ("_cf_KV", "_cf_METADATA", "rows", "children")
@@ -122,7 +120,7 @@ def killed_at(world: World, program: list[Step], number: int, copy: Path) -> tup
             if next(done) == number:
                 assert world._disk is not None
                 shutil.copytree(world._disk.folder.path, copy)
-                writes = getattr(operation, "__func__", None) is Record._write
+                writes = getattr(operation, "__func__", None) is DurableRecord._write
                 label = operation.__self__.label if writes else ""  # type: ignore[attr-defined]
                 found.append(({**stored, label: stored[label] + writes}, world.now_us))
 

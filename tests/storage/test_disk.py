@@ -248,7 +248,8 @@ def test_delete_all_is_there_after_reopening_and_the_alarm_is_what_the_date_says
         inside(wipe)
         assert inside(lambda o: o.ctx.storage.list()) == {}
     with opened(path, **settings) as inside:
-        assert inside.world._alarms == ({inside.stub()._record.key: inside.world.start + 500} if keeps else {})
+        record: Any = inside.stub()._record
+        assert inside.world._alarms == ({record.key: inside.world.start + 500} if keeps else {})
         inside.on_alarm = lambda _o, _info: ran.append(inside.world.now)
         inside.world.run_sync(inside.world.run_for(200_000))
         assert ran == ([inside.world.start + 501] if keeps else [])

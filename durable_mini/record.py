@@ -1,0 +1,217 @@
+"""What a world keeps of an object whether or not an instance of it is in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from durable_mini import draws, errors
+from durable_mini.alarms import Outcome
+from durable_mini.calls import Call, refuse
+from durable_mini.instance import Instance
+from durable_mini.learner import calls_learner_code
+from durable_mini.limits import US_PER_MS
+from durable_mini.state import DurableObjectState
+from durable_mini.storage import Database, DurableObjectStorage
+from durable_mini.storage.alarm import AlarmSlot
+from durable_mini.storage.keyvalue import KeyValue
+from durable_mini.task import explained
+
+if TYPE_CHECKING:
+    from durable_mini.ids import DurableObjectId
+    from durable_mini.objects import Namespace
+    from durable_mini.storage.database import File
+
+WATCHED_ROWS: Final = 20
+"""Rows of a watched query that one event of the trace shows."""
+
+
+class Record:
+    """One object: what lasts while its instances come and go."""
+
+    def __init__(self, namespace: Namespace[Any], object_id: DurableObjectId, label: str) -> None:
+        realm = namespace.realm
+        self.namespace = namespace
+        self.realm = realm
+        self.id = object_id
+        self.class_name = namespace.class_name
+        self.label = label
+        self.instance: Instance | None = None
+        self._instances = 0
+        self._alarm_runs = 0
+        self._activities: dict[str, int] = {}
+        self.seen_generation = 0
+        self._seen: dict[str, str] = {}
+        self._unit: Callable[[], float] | None = None
+        self.opened = False
+        """Whether the object has a database yet: it gets one when it is first called."""
+        self.database: Database
+        self.store: KeyValue
+        self.slot: AlarmSlot
+
+    def _open(self, file: File | None = None) -> None:
+        loop = self.realm.loop
+        self.database = Database(
+            self.realm.limits,
+            file,
+            now_ms=self._now_ms,
+            unit=self._random,
+            interrupted=lambda: loop.interrupted,
+            record=None if loop.trace is None else self.note,
+        )
+        self.store = KeyValue(self.database)
+        try:
+            self.slot = AlarmSlot(self.database, self, self._now_ms)
+        except errors.Error:
+            self.database.close()
+            raise
+        self.opened = True
+
+    # -- what a durable world does in its own way -------------------------------------------------------
+
+    def in_use(self) -> bool:
+        """Whether nothing has to be waited for before the object's database is used."""
+        return True
+
+    def when_ready(self, then: Callable[[Exception | None], None]) -> None:
+        """Call ``then(None)`` once the object's database is open, or with the error that it cannot be."""
+        then(None)
+
+    def commit(self, then: Callable[[Exception | None], None]) -> None:
+        """Commit the turn, then call ``then`` with the error if that could not be."""
+        try:
+            self.slot.commit()
+        except errors.Error as error:
+            then(error)
+        else:
+            then(None)
+
+    def commit_now(self) -> None:
+        """Commit in the middle of a turn."""
+        self.slot.commit()
+
+    def _now_ms(self) -> int:
+        loop = self.realm.loop
+        return (loop.start_us + loop.now + loop.spent) // US_PER_MS
+
+    def _random(self) -> float:
+        if self._unit is None:
+            self._unit = draws.stream(self.realm.seed, "sql", self.label, self.realm.generation)
+        return self._unit()
+
+    def note(self, kind: str, detail: dict[str, Any]) -> None:
+        """Add an event of this object to the trace."""
+        loop = self.realm.loop
+        if loop.trace is not None:
+            loop.trace.record((loop.now + loop.spent, self.label, kind, detail))
+
+    def activity(self, method: str) -> str:
+        """The name of the next call of ``method``, as traces and fault plans know it: ``grant#2`` for the third."""
+        number = self._activities.get(method, 0)
+        self._activities[method] = number + 1
+        return f"{method}#{number}"
+
+    # -- the alarm's port to the scheduler ----------------------------------------------------------
+
+    def set(self, time: int) -> None:
+        """The committed alarm is now ``time``."""
+        self.realm.scheduler.set(self.label, time)
+
+    def delete(self) -> None:
+        """There is no committed alarm any more."""
+        self.realm.scheduler.delete(self.label)
+
+    def look(self) -> None:
+        """Run the world's watched queries; results that have changed go to the trace."""
+        if self.realm.loop.trace is None or self.database.parked:
+            return
+        self.seen_generation = self.database.generation
+        for name, sql in self.realm.watch.items():
+            try:
+                rows = self.database.own(sql).fetchall()
+            except errors.Error:
+                continue  # no such table yet
+            shown = json.dumps(rows[:WATCHED_ROWS], default=lambda blob: f"{len(blob)} bytes")
+            if shown != self._seen.get(name, "[]"):
+                self._seen[name] = shown
+                more = {"total": len(rows)} if len(rows) > WATCHED_ROWS else {}
+                self.note("storage.rows", {"of": name, "rows": shown, **more})
+
+    # -- life ------------------------------------------------------------------------------------------
+
+    def receive(self, call: Call) -> None:
+        """A call has arrived at the object."""
+        if self.realm.down or (self.realm.draining and call.caller is None):
+            refuse(self.realm.loop, call, errors.Error(errors.NETWORK_LOST, retryable=True))
+            return
+        if not self.in_use():
+            self.when_ready(lambda error: self.receive(call) if error is None else refuse(self.realm.loop, call, error))
+            return
+        if self.instance is not None:
+            self.instance.take(call)
+        else:
+            instance = self.start()
+            self.realm.loop.once_unblocked(lambda: self._take_first(instance, call))
+
+    def _take_first(self, instance: Instance, call: Call) -> None:
+        """The constructor has run, and what it wrote is committed."""
+        if instance.alive:
+            instance.take(call)
+        else:
+            assert instance.death is not None
+            instance.fail_call(call, instance.death, remote=call.kind == "fetch", durableObjectReset=True)
+
+    def dispatch_alarm(self, scheduled: int, retries: int) -> None:
+        """The scheduler has dispatched the object's alarm."""
+        instance = self.instance or self.start()
+        self.realm.loop.once_unblocked(lambda: self._run_alarm(instance, scheduled, retries))
+
+    def _run_alarm(self, instance: Instance, scheduled: int, retries: int) -> None:
+        if instance.alive:
+            instance.take_alarm(scheduled, retries, self._alarm_runs)
+            self._alarm_runs += 1
+        else:
+            told = errors.describe(instance.death or errors.Error(errors.NETWORK_LOST))
+            self.realm.scheduler.finished(self.label, Outcome(retry=True, counts=False, message=told))
+
+    def abandon_alarm(self, scheduled: int) -> None:
+        """The scheduler has given up: clear the alarm, unless it has another time by now."""
+        instance = self.instance
+        # a turn's writes, held or not, are not this one's to commit
+        if instance is not None and (instance.gate.busy or self.database.in_transaction):
+            instance.enter(None, self.slot.abandon, scheduled)
+        else:
+            self.when_ready(partial(self._abandon, scheduled))
+
+    def _abandon(self, scheduled: int, error: Exception | None) -> None:
+        if error is None and self.slot.abandon(scheduled):
+            self.commit(lambda _: None)
+
+    def start(self) -> Instance:
+        """Bring an instance into memory; it is dead already if its constructor raised."""
+        if not self.opened:
+            self._open()
+        self._instances += 1
+        instance = self.instance = Instance(self, self.realm, self._instances)
+        instance.note("object.constructed", {"instance": instance.number})
+        storage = DurableObjectStorage(self.database, self.store, self.slot, instance, keep_alarm=self.realm.keep_alarm)
+        ctx = DurableObjectState(instance, storage)
+        instance.enter(None, partial(_construct, instance, self.namespace), ctx)
+        return instance
+
+
+@calls_learner_code
+def _construct(instance: Instance, namespace: Namespace[Any], ctx: DurableObjectState) -> None:
+    try:
+        made = namespace.cls(ctx, namespace.env)
+        if not hasattr(made, "ctx"):  # a class that does without our base, or does not call it
+            made.ctx, made.env = ctx, namespace.env
+        instance.object = made
+    except errors.ObjectReset:
+        return
+    except Exception as raised:  # noqa: BLE001 - a learner's code may raise anything
+        error = explained(raised, instance.loop)
+        instance.die(error, "object.reset", counts=False, durableObjectReset=True)
+        return
