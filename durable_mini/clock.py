@@ -81,16 +81,19 @@ class scheduler:  # noqa: N801 - Cloudflare's spelling
     @staticmethod
     def wait(ms: float) -> Promise[None]:
         """A promise that settles after ``ms`` milliseconds of virtual time; other events run meanwhile."""
-        try:
-            loop = current("scheduler.wait()", "await world.run_for(ms)")
-        except (ObjectReset, WorldError):
-            nothing: Promise[None] = refused()
-            return nothing
-        span = microseconds(ms, "scheduler.wait()")
+        loop = running.loop
+        if loop is None or loop.closed or loop.interrupted or not (loop.owner is None or loop.owner.alive):
+            try:
+                loop = current("scheduler.wait()", "await world.run_for(ms)")
+            except (ObjectReset, WorldError):
+                nothing: Promise[None] = refused()
+                return nothing
+        span = ms * US_PER_MS if type(ms) is int and 0 <= ms <= SPAN_MAX_MS else microseconds(ms, "scheduler.wait()")
         promise: Promise[None] = Promise(loop, ms)
         due = loop.now + loop.spent + span
-        if loop.owner is not None:
-            loop.owner.set_timer(due, promise)
+        owner = loop.owner
+        if owner is not None:
+            owner.set_timer(due, promise)
         else:
             loop.at(due, _client_timer, promise)
         return promise

@@ -299,8 +299,7 @@ class Loop:
                 self.run_microtasks()
                 continue
             if ready:
-                function, argument = ready.popleft()
-                self._at_instant += 1
+                self._run_ready(promise)
                 if self._at_instant > limits.events_per_instant:
                     self._at_instant = 0
                     who = self.end_runaways()
@@ -309,8 +308,6 @@ class Loop:
                         "objects call each other without an end, or a timer of 0 ms sets itself. They were reset; let "
                         "time pass in between."
                     )
-                function(argument)
-                self._slice -= 1
                 if self._slice <= 0:
                     return "slice"
                 continue
@@ -325,6 +322,24 @@ class Loop:
             if due is None:
                 return "idle"
             self._go_to(due)
+
+    def _run_ready(self, promise: Promise[Any] | None) -> None:
+        """Run events of this instant, until there is something else to look at."""
+        ready, microtasks = self._ready, self.microtasks
+        most = min(self._slice, self.limits.events_per_instant + 1 - self._at_instant)
+        left = most
+        try:
+            while left > 0 and ready:
+                left -= 1
+                function, argument = ready.popleft()
+                function(argument)
+                if microtasks or self.interrupted or self._operation is not None:
+                    break
+                if promise is not None and promise._state != PENDING:
+                    break
+        finally:
+            self._at_instant += most - left
+            self._slice -= most - left
 
     def _due(self) -> int | None:
         """When the next event is due (µs), None if there is none."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini.errors import Error, ObjectReset, WorldError
 from durable_mini.learner import calls_learner_code
-from durable_mini.promise import FULFILLED, Promise, Settles, running
+from durable_mini.promise import FULFILLED, PENDING, Promise, Settles, running
 
 if TYPE_CHECKING:
     from durable_mini.loop import Loop
@@ -83,7 +83,11 @@ class Task:
             self.waits_for = awaited
             if owner is not None:
                 owner.tasks[self] = None
-            awaited.when_settled(self.step)
+            if awaited._state == PENDING and awaited._waiter is None:  # as when_settled does
+                awaited._watched = True
+                awaited._waiter = self.step
+            else:
+                awaited.when_settled(self.step)
 
     def close(self) -> None:
         """End the coroutine at once, without a result; its ``finally`` blocks run."""

@@ -349,7 +349,11 @@ class World:
                 await _Drive(self._loop, self._loop.now)  # what was sent before has arrived
                 self._realm.draining = True
                 limit = self._loop.now + round(self.limits.drain_ms * US_PER_MS)
-                await _Drive(self._loop, limit, lambda: not any(map(_serves_clients, self._records())))
+                await _Drive(
+                    self._loop,
+                    limit,
+                    lambda: not any(r.instance and r.instance.serves_clients for r in self._records()),
+                )
             self._stop_process()
             await _Drive(self._loop, self._loop.now + downtime)
         finally:  # whatever has ended the waiting, the process is there again
@@ -551,10 +555,6 @@ def _warn(message: str, what: object) -> None:
     import logging  # only here: the import of the package stays light
 
     logging.getLogger("durable_mini").warning(message, what)
-
-
-def _serves_clients(record: Record) -> bool:
-    return record.instance is not None and record.instance.serves_clients
 
 
 async def _awaiting(awaitable: Awaitable[T]) -> T:
