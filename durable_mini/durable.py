@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,16 @@ class DurableRecord(Record):
             if not self.known:
                 self._disk.folder.write(objects=[(*self.key, self.id.name)])
                 self.known = True
-            self._open(self._disk.file_of(self.key, self.label))
+            try:
+                self._open(self._disk.file_of(self.key, self.label))
+            except errors.Error as error:
+                if error.message.startswith(self.label):
+                    raise
+                file = self._disk.folder.file_of(*self.key)
+                raise errors.Error(
+                    f"{self.label} cannot be opened: {file} holds something else than an object's tables "
+                    f"({error.message}); it was left as it is: put a good copy in its place, or move it away."
+                ) from error
             self._disk.opened(self.database)
         elif self.database.parked:
             self.database.reopen()
@@ -69,9 +79,10 @@ class DurableRecord(Record):
         slot, database = self.slot, self.database
         if slot.change != slot.committed:
             slot.announce()
+        wrote = database.in_transaction
 
         def written(failure: Exception | None) -> None:
-            if failure is None:
+            if failure is None and wrote:
                 database.committed()
                 slot.settle()
             then(failure)
@@ -94,8 +105,10 @@ class DurableRecord(Record):
         moved = {self.key: slot.change} if slot.change != slot.committed else None
         try:
             disk.save(now, moved if slot.moves_earlier else None)
-        except errors.Error:
+        except errors.Error as error:
             self.database.rollback()
+            if getattr(error.__context__, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+                raise errors.noted(errors.Error(errors.DISK_FULL, durableObjectReset=True), error.message) from None
             raise
         if self.database.in_transaction:
             self.database.write_commit()

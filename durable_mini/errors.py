@@ -57,6 +57,7 @@ TRANSACTION_COMMITTED: Final = (
 )
 TRANSACTION_NESTED: Final = "Cannot roll back an outer transaction while a nested transaction is still running."
 TRANSACTION_DELETE_ALL: Final = "Cannot call deleteAll() within a transaction"
+DISK_FULL: Final = "database or disk is full: SQLITE_FULL"
 INTERNAL: Final = "internal error; reference = simulated"
 ABORTED: Final = "Application called abort() to reset Durable Object."
 BLOCK_TIMEOUT: Final = (

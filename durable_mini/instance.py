@@ -254,13 +254,16 @@ class Instance:
             return
         realm, database = self.realm, self.record.database
         written = database.in_transaction and not database.explicit
-        if (written or self._flush_late) and database.broken is None:
-            if realm.commit_us:
-                self.gate.busy = False
-                self._hold()
-                return
-            if written and realm.disk is not None:
+        if (written or self._flush_late) and database.broken is None and realm.commit_us:
+            self.gate.busy = False
+            self._hold()
+            return
+        if realm.disk is not None and database.broken is None:
+            if written:
                 self.record.commit(self._on_disk)
+                return
+            if self.output.held and not database.in_transaction and realm.disk.clock_is_due(self.loop.now):
+                self.record.commit(self._told_late)
                 return
         self.gate.busy = False
         if written or database.broken is not None:
@@ -275,6 +278,15 @@ class Instance:
         self.gate.busy = False
         if failure is None:
             self._confirmed(self.record.database, written=True)
+        else:
+            self._cannot_commit(failure)
+        self._drain()
+
+    def _told_late(self, failure: Exception | None) -> None:
+        """The clock is saved before anybody hears of the time: a killed world does not fall back behind it."""
+        self.gate.busy = False
+        if failure is None:
+            self._confirmed(self.record.database, written=False)
         else:
             self._cannot_commit(failure)
         self._drain()

@@ -12,6 +12,7 @@ turns. It is counted in integer microseconds since the world began.
 from __future__ import annotations
 
 import heapq
+import os
 import signal
 import sys
 import threading
@@ -127,6 +128,8 @@ class Loop:
         """Whether whoever drives it has no event loop to wait in."""
         self.in_thread: Callable[[Callable[[], None]], Coroutine[Any, Any, None]] | None = None
         """Does an operation in a thread of its own; the world sets it if it has a disk."""
+        self.process: int | None = None
+        """The operating system's process that a world's disk belongs to."""
         self._operation: Operation | None = None
         self._performing = threading.Lock()
         self._unblocked: deque[Callable[[], None]] = deque()
@@ -465,6 +468,11 @@ class Loop:
             raise WorldError(
                 f"{self.name} cannot be run from inside {inside.name}, which is running; run one after the other, or "
                 "keep both classes in one world."
+            )
+        if self.process is not None and self.process != os.getpid():
+            raise WorldError(
+                f"{self.name} belongs to the process that made it, and this one was forked from that; make a World "
+                "with a folder of its own here."
             )
         thread = threading.get_ident()
         if self._driver is not None and (self._stepping or self._driver != thread):

@@ -64,9 +64,9 @@ class Record:
         self.store = KeyValue(self.database)
         try:
             self.slot = AlarmSlot(self.database, self, self._now_ms)
-        except errors.Error:
+        except (errors.Error, ValueError, TypeError) as error:  # what is stored is not ours
             self.database.close()
-            raise
+            raise errors.Error(errors.message_of(error)) from error
         self.opened = True
 
     # -- what a durable world does in its own way -------------------------------------------------------

@@ -101,6 +101,8 @@ class World:
         eviction = microseconds(numbers.eviction_ms if eviction_ms is None else eviction_ms, "World(eviction_ms=...)")
         commit = microseconds(commit_ms, "World(commit_ms=...)")
         away = microseconds(downtime_ms, "World(downtime_ms=...)")
+        if downtime_ms and path is None:
+            raise ValueError(f"World(downtime_ms={downtime_ms!r}): only a world with a path was away; give it a path=.")
         keep_alarm = _date(compat_date) < DELETE_ALL_DELETES_ALARM
         self.seed = seed
         self.limits = numbers
@@ -116,6 +118,7 @@ class World:
             new_record = partial(DurableRecord, disk=disk)
             self._loop.now = disk.folder.now_us + (away if disk.folder.generation > 1 else 0)
             self._loop.in_thread = disk.in_thread
+            self._loop.process = os.getpid()
         self._disk = disk
         self._alarms = {} if disk is None else disk.folder.alarms()
         self._scheduler = Scheduler(
@@ -340,8 +343,9 @@ class World:
         first, for at most ``Limits.drain_ms``, and takes no more; it does not wait for an alarm
         (recordings s52, s52b).
         """
-        self._outside("restart")
         downtime = microseconds(downtime_ms, "restart(downtime_ms=...)")
+        await self._loop.unblocked()
+        self._outside("restart")
         self._within_time("restart()", self._loop.now + downtime)
         self._loop.check_drivable()
         try:

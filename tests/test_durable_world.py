@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from durable_mini import Date, DurableObject, World, gather, scheduler
+from durable_mini import Date, DurableObject, Error, World, WorldError, gather, scheduler
 
 ROOT = Path(__file__).parents[1]
 
@@ -264,3 +269,98 @@ def test_ids_and_sql_draws_of_a_reopened_world_are_new(path: Path) -> None:
     namespace = memory.namespace(Draws)
     assert [str(namespace.newUniqueId()), memory.run_sync(namespace.getByName("a").draw())] == seen[:2]
     closed(memory)
+
+
+# -- a second look at what may go wrong ------------------------------------------------------------------
+
+
+class Clocked(DurableObject):
+    """Tells the time, with and without writing."""
+
+    async def now(self) -> int:
+        return Date.now()
+
+    async def put(self, key: str) -> int:
+        await self.ctx.storage.put(key, 1)
+        return Date.now()
+
+
+def test_a_killed_world_never_begins_before_a_time_that_it_has_told(path: Path) -> None:
+    world = World(path=path)
+    stub: Any = world.namespace(Clocked).getByName("a")
+    world.run_sync(stub.put("k"))
+    world.run_sync(world.run_for(5_000))
+    told = world.run_sync(stub.now())
+    copy = path.parent / "killed"
+    shutil.copytree(path, copy)  # as a kill would leave it
+    world.run_sync(world.close())
+    again = World(path=copy)
+    assert again.now >= told
+    again.run_sync(again.close())
+
+
+def test_a_forked_process_cannot_drive_its_parents_world(path: Path) -> None:
+    world = World(path=path)
+    stub: Any = world.namespace(Clocked).getByName("a")
+    world.run_sync(stub.put("k"))
+    world._loop.process = os.getpid() + 1  # as it is seen from a child
+    with pytest.raises(WorldError, match="belongs to the process that made it, and this one was forked from that"):
+        world.run_sync(stub.put("lost"))
+    world._loop.process = os.getpid()
+    world.run_sync(world.close())
+
+
+def test_a_list_of_objects_that_is_gone_beside_their_files_is_told_and_nothing_begins_anew(path: Path) -> None:
+    world = World(path=path)
+    stub: Any = world.namespace(Clocked).getByName("a")
+    world.run_sync(stub.put("k"))
+    world.run_sync(world.close())
+    kept = (path / "world.sqlite").read_bytes()
+    for damage in (lambda: (path / "world.sqlite").write_bytes(b""), (path / "world.sqlite").unlink):
+        damage()
+        with pytest.raises(WorldError, match="is empty or missing beside the files of its objects; put it back"):
+            World(path=path)
+    (path / "world.sqlite").write_bytes(kept)
+    world = World(path=path)
+    assert world.run_sync(world.namespace(Clocked).getByName("a").put("k")) >= world.start
+    world.run_sync(world.close())
+
+
+def test_an_objects_file_with_something_else_in_it_is_told_each_time_and_let_go(path: Path) -> None:
+    world = World(path=path)
+    world.run_sync(world.namespace(Clocked).getByName("a").put("k"))
+    world.run_sync(world.close())
+    [file] = path.glob("*-*/*.sqlite")
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE _cf_METADATA (key INTEGER PRIMARY KEY, value BLOB)")
+        connection.execute("INSERT INTO _cf_METADATA VALUES (1, 'soon')")
+        connection.commit()
+    world = World(path=path)
+    stub: Any = world.namespace(Clocked).getByName("a")
+    for _ in range(2):
+        with pytest.raises(Error, match=r"^Clocked/a cannot be opened: .* holds something else than an object's"):
+            world.run_sync(stub.put("k"))
+        stub = world.namespace(Clocked).getByName("a")
+    assert world.run_sync(world.namespace(Clocked).getByName("b").put("k")) >= world.start
+    world.run_sync(world.close())
+
+
+def test_a_restart_waits_for_the_disk_that_another_task_waits_for(path: Path) -> None:
+    async def cell() -> int:
+        world = World(path=path)
+        stub: Any = world.namespace(Clocked).getByName("a")
+        calling = asyncio.ensure_future(stub.put("k"))
+        await asyncio.sleep(0)
+        await world.restart(drain=True)
+        ends = await asyncio.gather(calling, return_exceptions=True)
+        answer: int = await world.namespace(Clocked).getByName("a").put("k")
+        await world.close()
+        assert len(ends) == 1
+        return answer
+
+    assert asyncio.run(cell()) > 0
+
+
+def test_away_is_only_what_was_kept() -> None:
+    with pytest.raises(ValueError, match=r"World\(downtime_ms=500\): only a world with a path was away"):
+        World(downtime_ms=500)

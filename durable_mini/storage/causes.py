@@ -6,6 +6,7 @@ and for one open file too many), so the file system is asked where it knows more
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sqlite3
@@ -37,6 +38,9 @@ _BY_ERRNO: Final = {
     errno.ENFILE: ("is one open file too many", "close some, or raise the limit (ulimit -n)"),
     errno.ENAMETOOLONG: ("has too long a path", "choose a shorter one"),
 }
+_DESCRIPTORS: Final = 3
+"""What SQLite needs to open a file: the file, its log, and its folder to sync it."""
+
 _UNKNOWN: Final = ("cannot be used ({})", "look at the disk, or choose another path")
 
 
@@ -73,8 +77,9 @@ def _found(path: Path) -> tuple[str, str] | None:
     try:
         if path.is_dir():
             return "is a folder, not a file", _IN_THE_WAY.replace("file", "folder")
-        with os.scandir(path.parent):  # tells a missing right, and one open file too many
-            pass
+        with os.scandir(path.parent), contextlib.ExitStack() as few:  # tells a missing right, and too many open files
+            for _ in range(_DESCRIPTORS):
+                few.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         effective = os.access in os.supports_effective_ids
         if path.exists() and not os.access(path, os.R_OK, effective_ids=effective):
             return _BY_ERRNO[errno.EACCES]

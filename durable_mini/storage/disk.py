@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,9 +104,13 @@ class Disk:
             del self._open[database]
             self._open[database] = None
 
+    def clock_is_due(self, now_us: int) -> bool:
+        """Whether the saved clock has to be put forward before anybody is told what happens now."""
+        return now_us >= self._clock_us
+
     def save(self, now_us: int, alarms: dict[Key, int | None] | None = None) -> None:
         """Save alarms, and the clock when it has come near to what was saved."""
-        clock = now_us + CLOCK_STEP_US if now_us >= self._clock_us else None
+        clock = now_us + CLOCK_STEP_US if self.clock_is_due(now_us) else None
         if alarms or clock is not None or len(self._later) >= LATER:
             self._later.update(alarms or {})
             self.folder.write(alarms=self._later, now_us=clock)
@@ -147,6 +150,7 @@ class Disk:
         """End the thread."""
         thread, self._thread = self._thread, None
         if thread is not None:
+            _running.discard(thread)
             await thread.close()
 
     def let_go(self) -> None:
@@ -162,12 +166,13 @@ class Disk:
             _stop(self._thread)
 
 
-_running: weakref.WeakSet[Any] = weakref.WeakSet()
+_running: set[Any] = set()  # held until they are stopped: aiosqlite complains of one that is collected before
 _watcher: threading.Thread | None = None
 
 
 def _stop(connection: Any) -> None:
     """End aiosqlite's thread from where no loop runs: in a thread of its own, for ``stop`` asks for a loop."""
+    _running.discard(connection)
     if not sys.is_finalizing():  # no thread starts any more then, and the watcher has stopped it
         threading.Thread(target=connection.stop, daemon=True).start()
 

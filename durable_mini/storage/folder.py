@@ -161,6 +161,8 @@ class Folder:
             remedy = "use that version, or give this world a folder of its own"
         elif mark or version or _number(connection, "SELECT count(*) FROM sqlite_master"):
             says, remedy = "is another program's database", "give this world a folder of its own"
+        elif any(self.path.glob("*-*/*.sqlite")):
+            says, remedy = "is empty or missing beside the files of its objects", "put it back, or move those away"
         else:
             return True
         raise errors.WorldError(causes.told(_OPENING, self._file, says, remedy))
