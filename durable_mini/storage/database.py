@@ -9,7 +9,6 @@ error, and nothing reaches SQLite.
 from __future__ import annotations
 
 import sqlite3
-import sys
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -65,6 +64,9 @@ class File(Protocol):
 
     def connect(self) -> sqlite3.Connection:
         """A connection to it; a missing file is an empty database."""
+
+    def leave(self, connection: sqlite3.Connection) -> None:
+        """Close a connection to it for now, without waiting for the disk."""
 
     def erase(self) -> None:
         """Remove it."""
@@ -363,10 +365,10 @@ class Database:
         return not (self.in_transaction or self._cursors or self._switched)
 
     def park(self) -> None:
-        """Close the file for now; its log stays, if this Python can say so: to merge it waits for the disk twice."""
-        if sys.version_info >= (3, 12):
-            self.connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
-        self.close()
+        """Close the file for now."""
+        assert self._file is not None, "a database in memory has no file"
+        self._let_go()
+        self._file.leave(self.connection)
         self.parked = True
 
     def reopen(self) -> None:
@@ -376,10 +378,13 @@ class Database:
 
     def close(self) -> None:
         """Close the connection, and its file with it; the data of an in-memory database is gone."""
+        self._let_go()
+        self.connection.close()
+
+    def _let_go(self) -> None:
         self.close_cursors()
         with suppress(sqlite3.ProgrammingError):  # it is closed already
             self._own.close()  # a statement that has failed half-way would keep the file open, and locked
-        self.connection.close()
 
     def __del__(self) -> None:
         if hasattr(self, "connection"):

@@ -64,6 +64,10 @@ class ObjectFile:
         """A connection to it; an Error says why there can be none."""
         return self._folder.connect(*self._key, self._label)
 
+    def leave(self, connection: sqlite3.Connection) -> None:
+        """Close a connection to it for now, without waiting for the disk."""
+        self._folder.leave(*self._key, connection)
+
     def erase(self) -> None:
         """Remove it, while nobody has it open."""
         self._folder.erase(*self._key)

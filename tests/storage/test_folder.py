@@ -1038,3 +1038,37 @@ def test_whenever_a_process_is_killed_what_it_was_told_is_saved_is_saved_whole(p
 
 def test_the_marks_of_a_folder_never_change() -> None:
     assert (module.APPLICATION.to_bytes(4, "big"), module.FORMAT) == (b"dmin", 1)
+
+
+DIGITS = "0" * 64
+
+
+def test_a_file_that_is_left_keeps_its_log_and_what_was_stored(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "world")
+    folder.open()
+    file = folder.file_of("C", DIGITS)
+    for number in range(3):
+        connection = folder.connect("C", DIGITS, "C/a")
+        connection.execute("CREATE TABLE IF NOT EXISTS t (x)")
+        connection.execute("INSERT INTO t VALUES (?)", (number,))
+        folder.leave("C", DIGITS, connection)
+        assert sorted(part.name for part in file.parent.iterdir()) == [file.name, f"{file.name}-wal"]
+    connection = folder.connect("C", DIGITS, "C/a")
+    assert connection.execute("SELECT x FROM t ORDER BY x").fetchall() == [(0,), (1,), (2,)]
+    connection.close()
+    folder.close()
+
+
+def test_a_file_that_a_kill_has_left_aside_is_found(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "world")
+    folder.open()
+    connection = folder.connect("C", DIGITS, "C/a")
+    connection.execute("CREATE TABLE t (x)")
+    connection.execute("INSERT INTO t VALUES (1)")
+    folder.leave("C", DIGITS, connection)
+    file = folder.file_of("C", DIGITS)
+    file.rename(file.with_suffix(".aside"))
+    connection = folder.connect("C", DIGITS, "C/a")
+    assert connection.execute("SELECT x FROM t").fetchall() == [(1,)]
+    connection.close()
+    folder.close()
