@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini import errors
 from durable_mini.figures import findings
@@ -26,6 +29,26 @@ def _filled(text: str, indent: str = "", first: str = "") -> str:
     return textwrap.fill(
         text, _WIDTH, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+
+
+@contextmanager
+def _unawaited() -> Iterator[list[str]]:
+    """Collect what Python warns of coroutines that nobody awaited, in a sentence each."""
+    told: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield told
+    for warning in caught:
+        found = _NEVER_AWAITED.match(str(warning.message))
+        if found is None:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+            continue
+        sentence = f"{found[1]}() was called and not awaited, so nothing of it ran."
+        if sentence not in told:
+            told.append(sentence)
+
+
+_NEVER_AWAITED: Final = re.compile(r"coroutine '(?:[^']*\.)?(\w+)' was never awaited")
 
 
 class Outcome(Enum):
@@ -102,7 +125,7 @@ class Exercise:
         lines = []
         for plan in self.plans:
             try:
-                with told_briefly(answer.__name__):
+                with told_briefly(answer.__name__), _unawaited() as forgotten:
                     trace = plan.run(answer)
             except NotImplementedError:
                 return Report(Outcome.NOT_ATTEMPTED, f"Not attempted yet. {self.task}")
@@ -112,7 +135,8 @@ class Exercise:
                 told = described + (f" ({where})" if where else "") + findings.meant(described)
                 lines.append(Line(plan.name, told, None))
                 return Report(Outcome.RAISED, f"{answer.__name__} raised an error.", tuple(lines))
-            lines.append(Line(plan.name, plan.judge(trace), trace))
+            story = plan.judge(trace)
+            lines.append(Line(plan.name, story and " ".join([*forgotten, story]), trace))
         wrong = sum(line.story is not None for line in lines)
         if wrong:
             headline = f"Not yet: {answer.__name__} survives {len(lines) - wrong} of {len(lines)} plans."

@@ -18,11 +18,17 @@ from durable_mini.limits import US_PER_MS
 from durable_mini.world import World
 
 if TYPE_CHECKING:
-    from durable_mini.trace import Trace
+    from durable_mini.trace import Event, Trace
 
 OBJECT = "tenant-42"
+METHOD, URL = "POST", "https://access.example/revoke"
+"""How a lease is revoked."""
+
 RETRY_MS = 2_600
 """A first retry comes 2 to 2.5 s after the failure."""
+
+SHOWN = 3
+"""How many of many moments a sentence names."""
 
 RUNS_A_LEASE = 4
 RUNS_BESIDES = 20
@@ -99,6 +105,9 @@ class Scenario:
         return None
 
     def _wrong(self, trace: Trace) -> str | None:
+        astray = _astray(trace)
+        if astray is not None:
+            return astray
         effects = _effects(trace)
         for lease in dict.fromkeys(grant.lease for grant in self.grants):
             granted = [grant for grant in self.grants if grant.lease == lease][-1]
@@ -113,7 +122,11 @@ class Scenario:
             if times[0] > end + self.allowance:
                 return f"{told} was revoked only at {_ms(times[0])}: {_why(trace, end)}"
             if len(times) > self.repeats:
-                return f"{told} was revoked {len(times)} times, at {' and '.join(map(_ms, times))}."
+                shown = words.listed([_ms(time) for time in times[:SHOWN]])
+                more = f" and {len(times) - SHOWN} more" if len(times) > SHOWN else ""
+                if more:
+                    shown = shown.replace(" and ", ", ")
+                return f"{told} was revoked {len(times)} times, at {shown}{more}."
         runs = len(trace.events(kind="alarm.dispatched"))
         if runs > RUNS_A_LEASE * len(self.grants) + RUNS_BESIDES:
             return (
@@ -167,12 +180,30 @@ def _why_not(fault: Fault, trace: Trace) -> str:
     )
 
 
+def _astray(trace: Trace) -> str | None:
+    """The first call that went elsewhere than a revocation does: what was sent, and what was expected."""
+    for event in trace.events(kind="effect.called"):
+        if not _revokes(event):
+            body = event.detail.get("body")
+            sent = f"{event.detail.get('method')} {event.detail.get('url')} " + (
+                "without a body" if body is None else f"with the body {body}"
+            )
+            return (
+                f'{event.detail.get("by")} sent {sent}. Expected: {METHOD} {URL} with the body {{"lease": lease_id}}.'
+            )
+    return None
+
+
+def _revokes(event: Event) -> bool:
+    return (event.detail.get("method"), event.detail.get("url")) == (METHOD, URL)
+
+
 def _effects(trace: Trace) -> dict[str, list[float]]:
     """The moments (ms) at which each lease was revoked."""
     effects: dict[str, list[float]] = {}
     for event in trace.events(kind="effect.applied"):
         lease = _lease_of(event.detail.get("body"))
-        if lease is not None:
+        if lease is not None and _revokes(event):
             effects.setdefault(lease, []).append(event.t / US_PER_MS)
     return effects
 
@@ -206,10 +237,7 @@ def _why(trace: Trace, end: float) -> str:
     reasons += raised
     runs = trace.events(kind="alarm.dispatched")
     if runs and not raised and not trace.events(kind="effect.called"):
-        unstarted = "" if reasons else "; is something not awaited?"
-        reasons.append(
-            f"alarm() ran {'once' if len(runs) == 1 else f'{len(runs)} times'}, and no call went out{unstarted}"
-        )
+        reasons.append(f"alarm() ran {'once' if len(runs) == 1 else f'{len(runs)} times'}, and no call went out")
     sets = trace.events(kind="alarm.set")
     if sets:
         due = float(sets[-1].detail["scheduledTime"] or 0) - trace.start_ms

@@ -394,3 +394,71 @@ def test_a_body_that_names_no_lease_is_told_as_such() -> None:
 def test_a_check_leaves_the_class_as_it_was() -> None:
     exercise.check(ClassMemory)
     assert ClassMemory.ends == {}
+
+
+def _sending(*given: Any, **options: Any) -> type:
+    """A right answer whose calls are made otherwise."""
+
+    class Sends(Right):  # type: ignore[misc]
+        async def alarm(self) -> None:
+            for lease in self.sql.exec("SELECT id FROM leases WHERE expire_at <= ? LIMIT 100", Date.now()).toArray():
+                await fetch(*given, **options, json={"lease": lease.id})
+                self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+            await self.ensure_alarm()
+
+    return Sends
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "sent"),
+    [
+        ("https://access.example/revok", {"method": "POST"}, "POST https://access.example/revok"),
+        ("https://wrong.example/revoke", {"method": "POST"}, "POST https://wrong.example/revoke"),
+        ("https://access.example/grant", {"method": "POST"}, "POST https://access.example/grant"),
+        ("http://access.example/revoke", {"method": "POST"}, "POST http://access.example/revoke"),
+        ("https://access.example/revoke", {"method": "GET"}, "GET https://access.example/revoke"),
+        ("https://access.example/revoke", {"method": "DELETE"}, "DELETE https://access.example/revoke"),
+        ("https://access.example/revoke", {}, "GET https://access.example/revoke"),
+    ],
+)
+def test_a_call_elsewhere_revokes_nothing(url: str, options: dict[str, Any], sent: str) -> None:
+    report = exercise.check(_sending(url, **options))
+    assert report.outcome is Outcome.WRONG
+    assert len(failed_plans(report)) == len(report.lines)
+    assert report.lines[0].story == (
+        f"""alarm#0 sent {sent} with the body {{"lease": "lease-a"}}. """
+        """Expected: POST https://access.example/revoke with the body {"lease": lease_id}."""
+    )
+
+
+def test_a_handler_that_never_deletes_is_told_in_a_few_words() -> None:
+    class Keeps(Right):  # type: ignore[misc]
+        async def alarm(self) -> None:
+            for lease in self.sql.exec("SELECT id FROM leases WHERE expire_at <= ? LIMIT 100", Date.now()).toArray():
+                await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            await self.ensure_alarm()
+
+    told = stories(exercise.check(Keeps))["two leases, the shorter one first"]
+    assert re.fullmatch(
+        r"lease-a, granted at 0 ms for 300 ms, was revoked \d+ times, at 311 ms, 332 ms, 353 ms and \d+ more\.", told
+    )
+
+
+def test_a_missing_await_is_asked_for_only_where_one_is_missing() -> None:
+    for answer in (NoMoment, InMemory, Synchronous):
+        assert "is something not awaited?" not in str(exercise.check(answer))
+
+
+def test_a_method_that_was_called_and_not_awaited_is_asked_for() -> None:
+    class Forgets(Right):  # type: ignore[misc]
+        async def revoke(self, lease_id: str) -> None:
+            await fetch("https://access.example/revoke", method="POST", json={"lease": lease_id})
+
+        async def alarm(self) -> None:
+            for lease in self.sql.exec("SELECT id FROM leases WHERE expire_at <= ? LIMIT 100", Date.now()).toArray():
+                self.revoke(lease.id)
+                self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+            await self.ensure_alarm()
+
+    report = " ".join(str(exercise.check(Forgets)).split())
+    assert "✕ two leases, the shorter one first revoke() was called and not awaited, so nothing of it ran" in report
