@@ -99,6 +99,7 @@ def layout(
     limit: int = MOST_EVENTS,
     landmarks: Sequence[Landmark] = (),
     unreached: Sequence[Fault] = (),
+    effects: Mapping[int, str] | None = None,
 ) -> Layout:
     """The layout of ``trace``.
 
@@ -107,8 +108,9 @@ def layout(
     limit: how many events are drawn at most.
     landmarks: moments that are drawn although they are no events.
     unreached: faults that were planned and never struck, which is told at the end.
+    effects: what effects are counted under, where that is not their key: the number of the event, and a name.
     """
-    builder = _Builder(trace, phrases or {}, landmarks)
+    builder = _Builder(trace, phrases or {}, landmarks, effects)
     shown = 0
     for event in trace:
         if shown == limit:
@@ -130,9 +132,11 @@ def layout(
 class _Builder:
     """Collects spans and marks while it reads the trace."""
 
-    def __init__(self, trace: Trace, phrases: Phrases, landmarks: Sequence[Landmark]) -> None:
+    def __init__(
+        self, trace: Trace, phrases: Phrases, landmarks: Sequence[Landmark], effects: Mapping[int, str] | None
+    ) -> None:
         self._start_ms = trace.start_ms
-        self._reader = Reader(trace.start_ms)
+        self._reader = Reader(trace.start_ms, effects=effects)
         self._phrases = phrases
         self._names = [name for name in trace.objects if name not in NOT_AN_OBJECT]
         self._lanes: dict[tuple[str, str], int] = {}
@@ -227,7 +231,7 @@ class _Builder:
 
     def _effect(self, event: Event) -> None:
         detail = event.detail
-        key = words.effect_key(detail)
+        key = self._reader.name_of(event)
         call = ("effect", event.object, str(detail.get("by")), str(detail.get("effect")))
         lane = self._lanes["", "outside"]
         if event.kind == "effect.called":

@@ -240,8 +240,9 @@ class ObjectState:
 class Reader:
     """The state of every object after the events taken in so far."""
 
-    def __init__(self, start_ms: int, watched: Iterable[str] = ()) -> None:
+    def __init__(self, start_ms: int, watched: Iterable[str] = (), effects: Mapping[int, str] | None = None) -> None:
         self.start_ms = start_ms
+        self._names = effects or {}
         self.objects: dict[str, ObjectState] = {}
         self.effects: dict[str, int] = {}
         """How often an outside effect was applied: key to number, the newest last."""
@@ -270,11 +271,15 @@ class Reader:
         if self.down:
             state.alarm.process(up=False)
         if kind == "effect.applied":
-            key = words.effect_key(event.detail)
+            key = self.name_of(event)
             self.effects[key] = self.effects.pop(key, 0) + 1
         elif kind == "storage.rows":
             self.watched[str(event.detail.get("of"))] = None
         return state
+
+    def name_of(self, effect: Event) -> str:
+        """What an effect is counted under."""
+        return self._names.get(effect.seq) or words.effect_key(effect.detail)
 
     def rows(self, event: Event) -> dict[str, str]:
         """The table after ``event``, which was the last one taken in; moments are not filled in yet."""
@@ -320,9 +325,14 @@ class Column:
     texts: tuple[str, ...]
 
 
-def columns(trace: Trace, limit: int | None = None, watched: Iterable[str] = ()) -> list[Column]:
+def columns(
+    trace: Trace,
+    limit: int | None = None,
+    watched: Iterable[str] = (),
+    effects: Mapping[int, str] | None = None,
+) -> list[Column]:
     """The whole table over time, as changes; of the first ``limit`` events if given."""
-    reader = Reader(trace.start_ms, watched)
+    reader = Reader(trace.start_ms, watched, effects)
     order: dict[str, None] = dict.fromkeys(("event",))
     changes: dict[str, tuple[list[int], list[str]]] = {}
     now: dict[str, str] = {}
@@ -374,18 +384,20 @@ def state_after(
     *,
     said: str = "",
     watched: Iterable[str] = (),
+    effects: Mapping[int, str] | None = None,
 ) -> dict[str, str]:
     """What the runtime saw right after event ``index``, at ``t`` µs (by default the moment of that event).
 
     ``said`` takes the event's place in the table where no event stands at ``t``; ``watched`` names the watched rows
-    that have a place in the table before anything was written.
+    that have a place in the table before anything was written; ``effects`` says what effects are counted under, where
+    that is not their key.
 
     An ordered table: row to text. It is computed from the events up to there alone; with a
     recording its last row says how far the real runtime had come.
     """
     if not 0 <= index < len(trace):
         raise IndexError(f"The trace has the events 0 to {len(trace) - 1}, not {index}.")
-    reader = Reader(trace.start_ms, watched)
+    reader = Reader(trace.start_ms, watched, effects)
     for event in trace:
         reader.take(event)
         if event.seq == index:

@@ -160,8 +160,8 @@ def _document(picture: _Picture, height: float, label: str, name: str = "") -> s
     known = f' id="{name}"' if name else ""
     body = "\n".join(picture.parts)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{tall}" viewBox="0 0 {WIDTH} {tall}" '
-        f'role="img"{known} aria-label="{escape(label, quote=True)}" {_FONT}>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" viewBox="0 0 {WIDTH} {tall}" '
+        f'style="max-width:{WIDTH}px" role="img"{known} aria-label="{escape(label, quote=True)}" {_FONT}>\n'
         f'<rect width="{WIDTH}" height="{tall}" fill="{LIGHT["bg"]}"/>\n{body}\n</svg>\n'
     )
 

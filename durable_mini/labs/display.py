@@ -47,7 +47,8 @@ def static(lab: Lab, outcome: Outcome, name: str = "") -> str:
     drawn = drawn_layout(lab, outcome, overlay.recording)
     verdict = lab.verdict(outcome)
     at = opening(lab, outcome)
-    table = state_after(outcome.trace, at, recording=overlay.recording, watched=lab.watch)
+    names = lab.effects(outcome.trace)
+    table = state_after(outcome.trace, at, recording=overlay.recording, watched=lab.watch, effects=names)
     story = lab.story(outcome) + (f" {lab.trouble(outcome)}" if lab.trouble(outcome) else "")
     return lab_svg(
         drawn,
@@ -65,7 +66,9 @@ def static(lab: Lab, outcome: Outcome, name: str = "") -> str:
 def plain(lab: Lab, outcome: Outcome) -> str:
     """The lab in words: verdict, story, everything that is drawn, the table at the cursor, the digest."""
     overlay = lab.overlay(outcome)
-    table = state_after(outcome.trace, opening(lab, outcome), recording=overlay.recording, watched=lab.watch)
+    names = lab.effects(outcome.trace)
+    at = opening(lab, outcome)
+    table = state_after(outcome.trace, at, recording=overlay.recording, watched=lab.watch, effects=names)
     drawn = drawn_layout(lab, outcome, overlay.recording)
     rows = [(name, value) for name, value in table.items() if name != "now"]
     parts = [

@@ -139,6 +139,9 @@ class Lab:
     landmarks: Callable[[Outcome], Sequence[Landmark]] = lambda _outcome: ()
     """Moments of a run that matter although no event may stand there; one without a lane is the end."""
 
+    effects: Callable[[Trace], Mapping[int, str]] = lambda _trace: {}
+    """What effects are of, where that is more than their key: the number of the event, and a name to count under."""
+
     recording: Callable[[Values, FaultPlan], Overlay] = lambda _values, _plan: Overlay(None)
     cls: type[Any] | None = None
     start: Values = field(default_factory=dict)

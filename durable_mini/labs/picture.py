@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.figures.layout import MOST_EVENTS, Layout, as_columns, deltas, layout
@@ -38,6 +37,7 @@ def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit:
         limit=limit,
         landmarks=lab.landmarks(outcome),
         unreached=outcome.unreached,
+        effects=lab.effects(outcome.trace),
     )
 
 
@@ -88,7 +88,7 @@ def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int) -> dict[s
         "times": deltas([event.t for event in outcome.trace][: drawn.events]),
         "steps": deltas([seq for seq in steps if _whole(outcome.trace, seq, drawn.events)]),
         "stops": landmark_stops(lab, outcome, drawn),
-        "table": _table(outcome.trace, drawn.events, lab.watch),
+        "table": _table(outcome.trace, drawn.events, lab),
         "recorded": [[moment.t, moment.label] for moment in recording.moments] if recording is not None else None,
         "overlay": overlay.note,
         "verdict": [verdict.tone, str(verdict)],
@@ -119,13 +119,16 @@ def subtitle(lab: Lab, outcome: Outcome) -> str:
     return f"{class_name} “{lab.object_name}”, seed {outcome.seed}"
 
 
-def _table(trace: Trace, events: int, watched: Iterable[str]) -> dict[str, Any]:
+def _table(trace: Trace, events: int, lab: Lab) -> dict[str, Any]:
     texts: dict[str, int] = {}
 
     def numbered(column: Column) -> list[Any]:
         return [column.name, deltas(list(column.events)), [texts.setdefault(one, len(texts)) for one in column.texts]]
 
-    return {"columns": [numbered(column) for column in columns(trace, events, watched)], **worded(list(texts))}
+    return {
+        "columns": [numbered(column) for column in columns(trace, events, lab.watch, lab.effects(trace))],
+        **worded(list(texts)),
+    }
 
 
 def worded(texts: list[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.clock import Date
@@ -144,6 +145,57 @@ def _applied(trace: Trace) -> dict[str, list[Event]]:
     return found
 
 
+@dataclass(frozen=True)
+class _Revoked:
+    """The revocations of one grant."""
+
+    name: str
+    """The lease, as it is called here: a renewal of what had been revoked is told apart."""
+
+    lease: str
+    number: int
+    """Which grant of the lease it is, from 0 on."""
+
+    end: int | None
+    """When the grant ended, in µs; None if nobody granted it."""
+
+    events: list[Event]
+
+    @property
+    def behind(self) -> int:
+        """How long after the end it was revoked, in µs."""
+        return self.events[-1].t - (self.end or 0)
+
+
+def _per_grant(trace: Trace) -> list[_Revoked]:
+    """The revocations, by grant: each belongs to the newest grant of its lease when it was sent."""
+    sent = {_call(event): event.seq for event in trace.events(kind="effect.called")}
+    granted: dict[str, list[tuple[int, int]]] = {}
+    for lease, lasts, start in _grants(trace, "replied"):
+        granted.setdefault(lease, []).append((start.seq, start.t + lasts))
+    found: dict[tuple[str, int], _Revoked] = {}
+    for event in trace.events(kind="effect.applied"):
+        lease = _key(event)
+        known = granted.get(lease, [])
+        number = max(0, sum(start < sent.get(_call(event), event.seq) for start, _ in known) - 1)
+        if (lease, number) not in found:
+            again = any(before == lease for before, _ in found)
+            end = known[number][1] if known else None
+            found[lease, number] = _Revoked(f"renewed {lease}" if again else lease, lease, number, end, [])
+        found[lease, number].events.append(event)
+    return list(found.values())
+
+
+def _call(event: Event) -> tuple[object, ...]:
+    """What the events of one call to the outside have in common."""
+    return (event.object, event.detail.get("by"), event.detail.get("effect"))
+
+
+def _names(trace: Trace) -> dict[int, str]:
+    """What each revocation is of, for table and picture: a renewal of what had been revoked counts anew."""
+    return {event.seq: one.name for one in _per_grant(trace) for event in one.events}
+
+
 def _grants(trace: Trace, answer: str) -> list[tuple[str, int, Event]]:
     """The grants that got this answer: the lease, how long it lasts in µs, and the start of the call or its sending."""
     answered = {event.detail.get("call") for event in trace.events(kind=f"request.{answer}")}
@@ -195,32 +247,41 @@ def _verdict(outcome: Outcome) -> Verdict:
     if outcome.error is not None:
         return Verdict("bad", "the run stopped: your class raised")
     applied, ends = _applied(trace), _ends(trace)
-    for lease, events in applied.items():
-        if len(events) > len(ends.get(lease, [0])):
-            return Verdict("bad", f"effect applied {_times(len(events))} for {lease}", events[-1].seq)
+    per_grant = _per_grant(trace)
+    for one in per_grant:
+        if len(one.events) > 1:
+            return Verdict("bad", f"effect applied {_times(len(one.events))} for {one.name}", one.events[-1].seq)
+    revoked = {(one.lease, one.number): one.events[-1] for one in per_grant}
     for lease, moments in ends.items():
         events = applied.get(lease, [])
-        if events and events[-1].t < moments[-1]:
-            if moments[-1] <= outcome.until_us:
-                return Verdict("bad", f"{lease} was renewed, and its renewal was lost", events[-1].seq)
-            return Verdict("bad", f"{lease} revoked, although it was renewed", events[-1].seq)
+        if not events or events[-1].t >= moments[-1]:
+            continue
+        if moments[-1] <= outcome.until_us:
+            return Verdict("bad", f"{lease} was renewed, and its renewal was lost", events[-1].seq)
+        if (lease, len(moments) - 1) in revoked or _row_gone(trace, lease, moments[-1]) is not None:
+            early = "although it was renewed" if len(moments) > 1 else "before its end"
+            return Verdict("bad", f"{lease} revoked, {early}", events[-1].seq)
     overdue = _overdue(outcome)
     if overdue:
         return _never(trace, overdue, ends)
-    behind = {lease: events[-1].t - ends[lease][-1] for lease, events in applied.items() if lease in ends}
-    late = {lease: by for lease, by in behind.items() if by > ON_TIME_US}
+    granted = [one for one in per_grant if one.end is not None]
+    late = [one for one in granted if one.behind > ON_TIME_US]
     if late:
-        worst = max(late, key=lambda one: late[one])
-        by = words.span(late[worst])
-        told = f"{_all(list(late))} revoked " + (f"{by} late" if len(late) == 1 else f"late, by up to {by}")
-        return Verdict("bad", told + _why_late(trace, several=len(late) > 1), applied[worst][-1].seq)
-    open_leases = [lease for lease in ends if not applied.get(lease)]
+        worst = max(late, key=lambda one: one.behind)
+        by = words.span(worst.behind)
+        told = f"{_all([one.name for one in late])} revoked " + (
+            f"{by} late" if len(late) == 1 else f"late, by up to {by}"
+        )
+        return Verdict("bad", told + _why_late(trace, late), worst.events[-1].seq)
+    open_leases = [lease for lease, moments in ends.items() if (lease, len(moments) - 1) not in revoked]
     if open_leases:
         return Verdict("neutral", f"{_all(open_leases)} not due yet when the run ends")
     if not ends:
         return Verdict("neutral", "no lease was granted")
     which = "every granted lease" if _grants(trace, "failed") else "every lease"
-    most = words.whole_ms(max(behind.values()))
+    if len(granted) > len(ends):
+        which = "every grant"
+    most = words.whole_ms(max(one.behind for one in granted))
     return Verdict("good", f"{which} revoked once, on time (at most {most} late)", _last_done(trace, applied))
 
 
@@ -251,14 +312,40 @@ def _never(trace: Trace, overdue: list[str], ends: dict[str, list[int]]) -> Verd
     return Verdict("bad", f"{_are(overdue)} overdue, the alarm comes later")
 
 
-def _why_late(trace: Trace, *, several: bool) -> str:
-    if trace.events(kind="alarm.failed"):
-        return ": the alarm had to be tried again" if several else ": its alarm had to be tried again"
-    if trace.events(kind="process.stopped"):
-        return ": the process was away"
-    if not _replacing(trace):
+def _why_late(trace: Trace, late: list[_Revoked]) -> str:
+    """Why leases were revoked late: the one cause of all of them, or nothing."""
+    causes = {_cause_of(trace, one) for one in late}
+    if len(causes) > 1:
         return ""
-    return ": their alarms were replaced" if several else ": its alarm was replaced"
+    several = len(late) > 1
+    return {
+        "away": ": the process was away",
+        "failed": ": the alarm had to be tried again" if several else ": its alarm had to be tried again",
+        "replaced": ": their alarms were replaced" if several else ": its alarm was replaced",
+    }.get(causes.pop(), "")
+
+
+def _cause_of(trace: Trace, one: _Revoked) -> str:
+    """What made a revocation late: away, failed, replaced; empty if it is not plain, or was more than one thing."""
+    end, revoked = one.end or 0, one.events[-1].t
+    stopped = None
+    for event in trace.events(kind=("process.stopped", "process.started")):
+        if event.kind == "process.stopped":
+            stopped = event.t
+        elif stopped is not None and event.t > end and stopped < revoked and event.t <= revoked:
+            # it explains what it takes up of the lateness; the rest must be no more than any run takes
+            rest = (max(0, stopped - end), revoked - event.t)
+            if max(rest) <= ON_TIME_US:
+                return "away"
+    if stopped is not None and end < stopped < revoked and not _replaced(trace, end):
+        return ""
+    runs = [event for event in trace.events(kind="alarm.dispatched") if event.t <= revoked]
+    failed = any(end <= event.t <= revoked for event in trace.events(kind="alarm.failed"))
+    failed = failed or (bool(runs) and runs[-1].detail.get("isRetry") is True)
+    if _replaced(trace, end) is not None or (_replacing(trace) and not failed):
+        punctual = bool(runs) and float(runs[-1].detail.get("late_ms") or 0) * 1000 <= ON_TIME_US
+        return "replaced" if punctual and not failed else ""
+    return "failed" if failed else ""
 
 
 def _replacing(trace: Trace) -> list[Event]:
@@ -358,7 +445,7 @@ def _story(outcome: Outcome) -> str:
         for lease, _, event in _grants(trace, "failed")
     ]
     sentence = _main_story(trace)
-    struck = [told for t, told in _struck(trace) if at(t) not in sentence]
+    struck = [told for t, told in _struck(trace) if at(t) not in sentence or " died" not in sentence]
     return "; ".join([sentence, *struck, *refused, *missed]) + "."
 
 
@@ -393,8 +480,9 @@ def _cause(trace: Trace, sent: Event) -> str:
 
 def _main_story(trace: Trace) -> str:
     at = words.whole_ms
-    for lease, events in _applied(trace).items():
-        twice = _twice(trace, lease, events) if len(events) > 1 else ""
+    per_grant = _per_grant(trace)
+    for one in per_grant:
+        twice = _twice(trace, one.name, one.events) if len(one.events) > 1 else ""
         if twice:
             return twice
     lost_renewal = _lost_renewal(trace)
@@ -415,12 +503,19 @@ def _main_story(trace: Trace) -> str:
             place = "that of the one" if parts else "the place of the alarm"
             parts.append(f"at {at(event.t)} setAlarm({at(_due(event, trace))}) took {place} at {at(before[-1])}")
         return f"A{words.listed(parts)[1:]}: an object has one alarm"
-    runs = trace.events(kind="alarm.succeeded")
+    runs = trace.events(kind="alarm.dispatched")
     if not runs:
         return "The alarm has not run"
-    applied = [f"{key} at {at(events[-1].t)}" for key, events in _applied(trace).items()]
+    applied = [f"{one.name} {_when([event.t for event in one.events])}" for one in per_grant]
     revoked = ", ".join(applied[:4]) + (f" and {len(applied) - 4} more" if len(applied) > 4 else "")
     return f"alarm() ran {_times(len(runs))} and revoked {revoked or 'nothing'}"
+
+
+def _when(times: list[int]) -> str:
+    """``at 311 ms``, ``twice, at 311 ms and 331 ms``, and the first three of many."""
+    shown = [words.whole_ms(t) for t in times[:3]]
+    more = [f"{len(times) - 3} more"] if len(times) > 3 else []
+    return ("" if len(times) == 1 else f"{_times(len(times))}, ") + f"at {words.listed([*shown, *more])}"
 
 
 def _lost_renewal(trace: Trace) -> str:
@@ -443,9 +538,18 @@ def _twice(trace: Trace, lease: str, events: list[Event]) -> str:
     """How it came that a lease was revoked more than once: what first went wrong after the first time, and then."""
     at = words.whole_ms
     kinds = ("alarm.failed", "process.stopped", "object.crashed")
-    wrong = [event for event in trace.events(kind=kinds) if events[0].seq < event.seq < events[-1].seq]
+    sent = next((one for one in trace.events(kind="effect.called") if _call(one) == _call(events[0])), events[0])
+    wrong = [event for event in trace.events(kind=kinds) if sent.seq < event.seq < events[-1].seq]
     if not wrong:
         return ""
+    if wrong[0].seq < events[0].seq:
+        who = "the process" if wrong[0].kind == "process.stopped" else "the object"
+        runs = [event for event in trace.events(kind="alarm.dispatched") if event.seq < events[-1].seq]
+        return (
+            f"At {at(sent.t)} the handler sent the revocation of {lease}, at {at(wrong[0].t)} {who} died with that "
+            f"run, and at {at(events[0].t)} the revocation took effect all the same; the run at {at(runs[-1].t)} found the "
+            f"row still there and revoked {lease} again at {at(events[-1].t)}"
+        )
     first, again = wrong[0], at(events[-1].t)
     died = next((event for event in wrong if event.kind != "alarm.failed"), None)
     if first.kind == "alarm.failed":
@@ -545,5 +649,6 @@ lab: Final = Lab(
     watch={"leases": "SELECT id, expire_at FROM leases ORDER BY expire_at, id"},
     phrases={"grant": "grant {0}, {1} ms", "renew": "renew {0}, {1} ms"},
     landmarks=_landmarks,
+    effects=_names,
     recording=_recorded,
 )  # fmt: skip

@@ -103,3 +103,11 @@ def test_plotly_comes_with_the_first_figure_only() -> None:
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "[]"
+
+
+def test_the_static_picture_fits_any_width() -> None:
+    root = ET.fromstring(timeline_svg(layout(TRACE)))  # noqa: S314 - our own text
+    assert root.get("width") == "100%"
+    assert root.get("height") is None
+    assert (root.get("viewBox") or "").startswith("0 0 880 ")
+    assert root.get("style") == "max-width:880px"

@@ -10,6 +10,7 @@ import pytest
 
 from durable_mini import DurableObject, FaultPlan, fetch
 from durable_mini.figures.alternative import described
+from durable_mini.labs.display import plain
 from durable_mini.labs.lab import Lab
 from durable_mini.labs.picture import drawn_layout
 from durable_mini.labs.single_alarm import LeaseLedger, lab
@@ -463,3 +464,87 @@ def test_the_recording_that_fits(settings: dict[str, Any], plan: str, name: str 
         "no recording for these settings; there is one for only earlier, lease-a 300 ms, lease-b 1 500 ms, and one "
         "with raise after the effect"
     )
+
+
+# -- verdict, picture, table and story agree ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("renew_after", [25, 50, 100])
+def test_a_renewal_after_the_revocation_is_counted_by_itself(renew_after: int) -> None:
+    outcome = lab.outcome(renew=True, renew_after=renew_after)
+    verdict = str(lab.verdict(outcome)).replace("\u00a0", " ")
+    assert verdict == "✓ every grant revoked once, on time (at most 11 ms late)"
+    drawn = drawn_layout(lab, outcome, None)
+    assert [mark.label for mark in drawn.marks if mark.kind in ("applied", "again")] == [
+        "revoked lease-a (1)", "revoked renewed lease-a (1)", "revoked lease-b (1)",
+    ]  # fmt: skip
+    assert not any(mark.kind == "again" for mark in drawn.marks)
+    told = plain(lab(renew=True, renew_after=renew_after), outcome)
+    assert "effects so far  1 for lease-a; 1 for renewed lease-a; 1 for lease-b" in told
+    again = 611 + renew_after
+    assert f"revoked lease-a at 311 ms, renewed lease-a at {again} ms, lease-b at 1 531 ms" in told
+
+
+def test_two_revocations_of_one_grant_are_two_although_it_was_renewed() -> None:
+    class Twice(LeaseLedger):
+        async def revoke(self, lease_id: str) -> None:
+            await super().revoke(lease_id)
+            await super().revoke(lease_id)
+
+    mine = lab(cls=Twice)
+    outcome = mine.outcome(renew=True)
+    assert str(mine.verdict(outcome)) == "✕ effect applied twice for lease-a"
+    assert "revoked lease-a again (2)" in [mark.label for mark in drawn_layout(mine, outcome, None).marks]
+    assert "revoked lease-a twice, at 511 ms and 531 ms" in mine.story(outcome).replace("\u00a0", " ")
+
+
+def test_a_renewal_that_has_not_ended_is_not_lost() -> None:
+    outcome = lab.outcome(renew=True, renew_after=25, lease_b=0, horizon=500)
+    assert str(lab.verdict(outcome)) == "○ lease-a not due yet when the run ends"
+
+
+@pytest.mark.parametrize(
+    ("settings", "plan", "verdict"),
+    [
+        (
+            {"policy": "plain setAlarm", "lease_a": 15_000, "lease_b": 20_000},
+            "at 15000 ms: restart, away for 1000 ms",
+            "✕ lease-a revoked 5.03 s late: its alarm was replaced",
+        ),
+        ({}, "at 200 ms: restart, away for 1000 ms", "✕ lease-a revoked 911 ms late: the process was away"),
+        (
+            {"policy": "plain setAlarm", "lease_a": 15_000, "lease_b": 20_000},
+            "at 19900 ms: restart, away for 1000 ms",
+            "✕ lease-a and lease-b revoked late, by up to 5.91 s",
+        ),
+        (
+            {},
+            f"{OBJECT}/alarm#0/effect#0: refuse\nat 700 ms: restart, away for 1000 ms",
+            "✕ lease-a and lease-b revoked late, by up to 1.41 s",
+        ),
+        (
+            {"horizon": 5_000},
+            f"{OBJECT}/alarm#0/effect#0: refuse",
+            "✕ lease-a and lease-b revoked late, by up to 2.03 s: the alarm had to be tried again",
+        ),
+    ],
+)
+def test_a_late_revocation_is_put_down_to_what_made_it_late(settings: dict[str, Any], plan: str, verdict: str) -> None:
+    assert str(lab.verdict(lab.outcome(faults=plan, **settings))).replace("\u00a0", " ") == verdict
+
+
+def test_a_death_while_a_revocation_is_on_its_way_is_told_whole() -> None:
+    outcome = lab.outcome(faults="at 301.001 ms: restart, away for 1000 ms")
+    assert str(lab.verdict(outcome)) == "✕ effect applied twice for lease-a"
+    assert lab.story(outcome).replace("\u00a0", " ") == (
+        "At 301 ms the handler sent the revocation of lease-a, at 301 ms the process died with that run, and at 311 ms "
+        "the revocation took effect all the same; the run at 1 302 ms found the row still there and revoked lease-a "
+        "again at 1 312 ms."
+    )
+
+
+def test_the_story_tells_a_restart_in_the_moment_of_a_replaced_alarm() -> None:
+    story = lab.story(lab.outcome(
+        policy="plain setAlarm", lease_a=15_000, lease_b=20_000, faults="at 15000 ms: restart, away for 1000 ms"
+    ))  # fmt: skip
+    assert "at 15 000 ms the process died with all its memory" in story.replace("\u00a0", " ")
