@@ -547,8 +547,8 @@ def _twice(trace: Trace, lease: str, events: list[Event]) -> str:
         runs = [event for event in trace.events(kind="alarm.dispatched") if event.seq < events[-1].seq]
         return (
             f"At {at(sent.t)} the handler sent the revocation of {lease}, at {at(wrong[0].t)} {who} died with that "
-            f"run, and at {at(events[0].t)} the revocation took effect all the same; the run at {at(runs[-1].t)} found the "
-            f"row still there and revoked {lease} again at {at(events[-1].t)}"
+            f"run, and at {at(events[0].t)} the revocation took effect all the same; the run at {at(runs[-1].t)} "
+            f"found the row still there and revoked {lease} again at {at(events[-1].t)}"
         )
     first, again = wrong[0], at(events[-1].t)
     died = next((event for event in wrong if event.kind != "alarm.failed"), None)
