@@ -8,7 +8,9 @@ itself stays what they would find in a search.
 
 from __future__ import annotations
 
+import difflib
 import re
+import traceback
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -257,6 +259,28 @@ def line_of(error: BaseException) -> str:
 
 
 _PACKAGE: Final = __name__.partition(".")[0]
+
+
+def meant_by(error: BaseException) -> str:
+    """`` (did you mean ttl_ms?)``: the known name that is closest to one that was not found, or nothing."""
+    name = getattr(error, "name", None)
+    if not isinstance(error, (NameError, AttributeError)) or not isinstance(name, str):
+        return ""
+    try:
+        names = dir(getattr(error, "obj", None)) if isinstance(error, AttributeError) else _names_at(error)
+    except Exception:  # noqa: BLE001 - a learner's __dir__ may raise anything
+        return ""
+    known = {one.lower(): one for one in reversed(names) if one.startswith("_") == name.startswith("_")}
+    close = difflib.get_close_matches(name.lower(), known, 1, 0.6)
+    return f" (did you mean {known[close[0]]}?)" if close else ""
+
+
+def _names_at(error: BaseException) -> list[str]:
+    """The names that were known where ``error`` was raised."""
+    names: list[str] = []
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        names = [*frame.f_locals, *frame.f_globals, *frame.f_builtins]
+    return names
 
 
 def describe(error: BaseException) -> str:

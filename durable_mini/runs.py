@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import AsyncGeneratorType, GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini import errors
 from durable_mini.alarms import CANCELLED, SUCCEEDED, Outcome
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from durable_mini.promise import Promise
     from durable_mini.storage.transaction import DurableObjectTransaction
     from durable_mini.trace import Scalar
+
+
+MOST_RAISED: Final = 100
+"""Of how many different errors of handlers a trace knows the lines."""
 
 
 class AlarmInvocationInfo:
@@ -69,6 +73,9 @@ class AlarmRun:
         """The handler raised: nothing is rolled back, the alarm keeps its old time."""
         self.instance.record.slot.failed()
         told = errors.describe(error)
+        trace = self.instance.loop.trace
+        if trace is not None and told not in trace.raised and len(trace.raised) < MOST_RAISED:
+            trace.raised[told] = errors.line_of(error) + errors.meant_by(error)
         self._end(Outcome(retry=True, message=told), "alarm.failed", {"message": told})
 
     def cancelled(self) -> None:

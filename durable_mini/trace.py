@@ -117,6 +117,9 @@ class Trace:
         self.record = self._rows.append
         """``record((t, object, kind, detail))``: the runtime's one way to add an event."""
 
+        self.raised: dict[str, str] = {}
+        """Where in a learner's code ``alarm()`` raised, by message, and what was meant; no part of the record."""
+
     def withdraw_after(self, t: int) -> list[tuple[int, str, str, Mapping[str, Scalar]]]:
         """Take back the newest events while they lie after ``t``; in their order."""
         rows = self._rows

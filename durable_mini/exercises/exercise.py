@@ -100,7 +100,22 @@ class Report:
         return next((line.trace for line in self.lines if line.story is not None), None)
 
     def __str__(self) -> str:
-        return "\n".join([_filled(self.headline), *map(str, self.lines)])
+        parts = [_filled(self.headline)]
+        told: set[str] = set()
+        for line in self.lines:
+            again = line.story is not None and line.story in told
+            parts.append(f"  ✕ {line.plan}: the same" if again else str(line))
+            told.add(line.story or "")
+        return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Told(str):
+    """A text that a cell shows as ``print`` does, whether it is printed or stands at the cell's end."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return str(self)
@@ -132,7 +147,8 @@ class Exercise:
             except Exception as error:  # noqa: BLE001 - a learner's class may raise anything
                 where = "; ".join(getattr(error, "__notes__", ()))
                 described = errors.describe(error)
-                told = described + (f" ({where})" if where else "") + findings.meant(described)
+                meant = errors.meant_by(error.__cause__ or error) or findings.meant(described)
+                told = described + (f" ({where})" if where else "") + meant
                 lines.append(Line(plan.name, told, None))
                 return Report(Outcome.RAISED, f"{answer.__name__} raised an error.", tuple(lines))
             story = plan.judge(trace)
@@ -143,11 +159,11 @@ class Exercise:
             return Report(Outcome.WRONG, headline, tuple(lines))
         return Report(Outcome.RIGHT, f"Right: {answer.__name__} survives all {len(lines)} plans.", tuple(lines))
 
-    def hint(self, number: int = 1) -> str:
+    def hint(self, number: int = 1) -> Told:
         """Hint 1 is a question, 2 the idea, 3 the line."""
         if not 1 <= number <= len(self._hints):
-            return f"There are {len(self._hints)} hints; hint(1) comes first."
-        return f"Hint {number} of {len(self._hints)}: {self._hints[number - 1]}"
+            return Told(f"There are {len(self._hints)} hints; hint(1) comes first.")
+        return Told(f"Hint {number} of {len(self._hints)}: {self._hints[number - 1]}")
 
     @property
     def solution_lines(self) -> int:
@@ -155,9 +171,9 @@ class Exercise:
         source = inspect.getsource(self._class())
         return sum(1 for line in source.splitlines() if line.strip() and not line.strip().startswith("#"))
 
-    def solution(self) -> None:
-        """Print our own solution."""
-        print(inspect.getsource(self._class()))
+    def solution(self) -> Told:
+        """Our own solution."""
+        return Told(inspect.getsource(self._class()).rstrip())
 
     def _class(self) -> type:
         own = [

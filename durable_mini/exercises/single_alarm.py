@@ -87,6 +87,9 @@ class Scenario:
         """What went wrong, in one sentence; before it, if it is known, the slip that it came of."""
         slips = [slip for slip in (findings.not_awaited(trace), findings.no_moment(trace)) if slip]
         wrong = self._wrong(trace)
+        raised = _what_raised(trace)
+        if wrong is not None and raised is not None:
+            return raised
         if wrong is None:
             wrong = self._in_vain(trace)
         return None if wrong is None else " ".join([*slips, wrong])
@@ -233,10 +236,8 @@ def _why(trace: Trace, end: float) -> str:
                 "the handler failed after its effect" if event.detail["what"] == "raise" else "its call was refused"
             )
             reasons.append(f"at {at} {failed}")
-    raised = _what_raised(trace)
-    reasons += raised
     runs = trace.events(kind="alarm.dispatched")
-    if runs and not raised and not trace.events(kind="effect.called"):
+    if runs and not trace.events(kind="effect.called"):
         reasons.append(f"alarm() ran {'once' if len(runs) == 1 else f'{len(runs)} times'}, and no call went out")
     sets = trace.events(kind="alarm.set")
     if sets:
@@ -247,13 +248,15 @@ def _why(trace: Trace, end: float) -> str:
     return "; ".join(reasons) + "."
 
 
-def _what_raised(trace: Trace) -> list[str]:
-    """What alarm() raised by itself, once."""
+def _what_raised(trace: Trace) -> str | None:
+    """What alarm() raised by itself first, and where."""
     for event in trace.events(kind="alarm.failed"):
         message = str(event.detail.get("message", ""))
         if not message.startswith(("Error: fault:", "Error: Network connection")):
-            return [f"at {_ms(event.t / US_PER_MS)} alarm() raised {message}{findings.meant(message)}"]
-    return []
+            where = trace.raised.get(message, "")
+            meant = "" if "did you mean" in where else findings.meant(message)
+            return f"alarm() raised {message}{where}{meant}."
+    return None
 
 
 def _ms(value: float) -> str:

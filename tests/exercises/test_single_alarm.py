@@ -367,9 +367,11 @@ def test_hints_lead_from_a_question_to_the_line() -> None:
     assert exercise.hint(4) == "There are 3 hints; hint(1) comes first."
 
 
-def test_the_solution_is_printed_on_request_only(capsys: pytest.CaptureFixture[str]) -> None:
-    exercise.solution()
-    assert "class LeaseLedger(DurableObject):" in capsys.readouterr().out
+def test_hints_and_solution_read_the_same_printed_and_at_the_end_of_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    for told in (exercise.hint(1), exercise.solution()):
+        print(told)  # noqa: T201
+        assert capsys.readouterr().out == f"{told!r}\n"
+    assert repr(exercise.solution()).startswith("class LeaseLedger(DurableObject):\n")
     assert exercise.solution_lines == 25
 
 
@@ -456,9 +458,35 @@ def test_a_method_that_was_called_and_not_awaited_is_asked_for() -> None:
 
         async def alarm(self) -> None:
             for lease in self.sql.exec("SELECT id FROM leases WHERE expire_at <= ? LIMIT 100", Date.now()).toArray():
-                self.revoke(lease.id)
+                self.revoke(lease.id)  # type: ignore[unused-coroutine]
                 self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
             await self.ensure_alarm()
 
     report = " ".join(str(exercise.check(Forgets)).split())
     assert "✕ two leases, the shorter one first revoke() was called and not awaited, so nothing of it ran" in report
+
+
+def test_an_error_in_the_handler_is_told_once_with_its_line() -> None:
+    class Misspells(Right):  # type: ignore[misc]
+        async def alarm(self) -> None:
+            leases = self.sql.exec("SELECT id FROM leases WHERE expire_at <= ?", Date.now()).toArray()
+            for lease in leazes:  # type: ignore[name-defined]  # noqa: F821
+                await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            await leases
+
+    report = exercise.check(Misspells)
+    assert re.fullmatch(
+        r"alarm\(\) raised NameError: name 'leazes' is not defined \(alarm, line \d+\) \(did you mean leases\?\)\.",
+        report.lines[0].story or "",
+    )
+    printed = str(report)
+    assert printed.count("NameError") == 1
+    assert printed.count(": the same") == len(report.lines) - 1
+
+
+def test_a_misspelt_method_of_ones_own_gets_the_right_one() -> None:
+    class Misspells(Right):  # type: ignore[misc]
+        async def grant(self, _lease_id: str, _ttl_ms: int) -> None:
+            await self.ensure_alrm()
+
+    assert "(did you mean ensure_alarm?)" in " ".join(str(exercise.check(Misspells)).split())
