@@ -45,6 +45,22 @@ def told_briefly(name: str) -> Iterator[None]:
     raise stopped from None
 
 
+@contextmanager
+def without_our_lines() -> Iterator[None]:
+    """Have a notebook show what is raised with the learner's own lines alone, not the library's."""
+    try:
+        yield
+    except (TypeError, ValueError) as raised:
+        error = raised  # the name in the clause is unbound at its end
+
+        def rendered() -> list[str]:
+            frames = [frame for frame in _frames(error.__traceback__) if "site-packages" not in frame[0]]
+            return [*(line for frame in frames for line in _shown(*frame)), f"{type(error).__name__}: {error}"]
+
+        error.__dict__["_render_traceback_"] = rendered
+        raise
+
+
 def _frames(trace: TracebackType | None) -> list[tuple[str, int, str]]:
     """The frames of the learner's own code: file, line, function."""
     return [

@@ -5,9 +5,14 @@
 
 const RESTARTED = "The kernel was restarted: run this cell again.";
 const NO_ANSWER = "No answer from the kernel: is a cell still running? If the kernel was restarted, run this cell again.";
+const STOPPED = "✕ the run was stopped; what you see is the run before";
 const GONE = ["comm_live_update", "comm:close", "destroy"];
 const PATIENCE_MS = 4000; // Python stops a run after 3 s
 const LEAST_WIDTH = 240;
+
+function planOf(run) {
+  return run.plan.join("\n") || "nothing breaks";
+}
 
 class Lab {
   constructor(model, root) {
@@ -95,7 +100,7 @@ class Lab {
       this._stop();
       this._step(by);
     };
-    this.body = element("main", {}, this.plot, element("aside", {}, this.heading, this.table));
+    this.body = element("div", { className: "dm-body" }, this.plot, element("div", { className: "dm-aside" }, this.heading, this.table));
     this.root = root;
     root.className = "dm-lab";
     root.dataset.view = this.view;
@@ -173,8 +178,13 @@ class Lab {
     this._answered(sent.reply);
   }
 
-  _refused({ sentence, reply }) {
+  _refused({ sentence, reply, stopped }) {
     this._show(this.trouble, `✕ ${sentence}`);
+    if (stopped) {
+      this.verdict.className = "dm-verdict text-red";
+      this.verdict.textContent = STOPPED;
+      this.plan.textContent = `of the run before: ${planOf(this.run)}`;
+    }
     this.controls.show(this.run);
     this._answered(reply);
   }
@@ -202,7 +212,7 @@ class Lab {
     if (this.verdict.textContent !== text) this.verdict.textContent = text;
     this.story.textContent = run.story;
     this._show(this.trouble, run.trouble && `✕ ${run.trouble}`);
-    this.plan.textContent = run.plan.join("\n") || "nothing breaks";
+    this.plan.textContent = planOf(run);
     // the button goes away with the last fault, and keyboard focus must not be lost with it
     if (undone && !run.plan.length) (this.controls.chipOf(before.pressed, run.pressed) ?? this.plot).focus();
     this.undo.hidden = run.plan.length === 0;

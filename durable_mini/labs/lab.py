@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from durable_mini.errors import describe
 from durable_mini.faults import Fault, FaultPlan
 from durable_mini.figures import findings, words
-from durable_mini.labs.interrupted import told_briefly
+from durable_mini.labs.interrupted import told_briefly, without_our_lines
 from durable_mini.labs.settings import FaultButton, Moment, Setting, Value, Values, in_effect, values_of
 from durable_mini.world import World
 
@@ -150,6 +150,7 @@ class Lab:
 
     # -- another lab ------------------------------------------------------------------------------
 
+    @without_our_lines()
     def __call__(
         self,
         *,
@@ -202,8 +203,7 @@ class Lab:
 
     def outcome(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> Outcome:
         """Run the scenario; an error of the learner's class is kept beside the trace up to there."""
-        values = values_of(self.settings, settings, self.start)
-        plan = self.plan if faults is None else _plan(faults)
+        values, plan = self._given(faults, settings)
         chosen_seed = self.seed if seed is None else seed
         world = World(seed=chosen_seed, faults=plan, watch=self.watch)
         stub = world.namespace(self.class_for(values)).getByName(self.object_name)
@@ -222,6 +222,11 @@ class Lab:
         )
         world.run_sync(world.close())
         return Outcome(trace, values, plan, chosen_seed, until_us, error, unreached)
+
+    @without_our_lines()
+    def _given(self, faults: FaultPlan | str | None, settings: Values) -> tuple[dict[str, Value], FaultPlan]:
+        """What a run starts from: the settings and the plan, with what was given in place of the lab's own."""
+        return values_of(self.settings, settings, self.start), self.plan if faults is None else _plan(faults)
 
     # -- judging -----------------------------------------------------------------------------------
 
@@ -286,8 +291,7 @@ class Lab:
 
     def code(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> str:
         """Code that makes the same picture when pasted into a cell, and says the verdict."""
-        values = values_of(self.settings, settings, self.start)
-        plan = self.plan if faults is None else _plan(faults)
+        values, plan = self._given(faults, settings)
         parts = [
             f"{one.name}={_written(values[one.name])}"
             for one in self.shown_settings

@@ -70,9 +70,9 @@ def picture(lab: Lab, outcome: Outcome, reply_to: object = None) -> str:
         limit = max(FEWEST_EVENTS, int(min(limit, len(outcome.trace)) * MOST_BYTES / size * 0.95))
 
 
-def refusal(sentence: str, reply_to: object = None) -> str:
-    """The message that a change was not accepted; the picture stays."""
-    return json.dumps({"sentence": sentence, "reply": reply_to}, ensure_ascii=False)
+def refusal(sentence: str, reply_to: object = None, *, stopped: bool = False) -> str:
+    """The message that a change was not accepted, or that its run was stopped; the picture stays."""
+    return json.dumps({"sentence": sentence, "reply": reply_to, "stopped": stopped}, ensure_ascii=False)
 
 
 def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int) -> dict[str, Any]:

@@ -11,9 +11,6 @@ from durable_mini.faults import FaultPlan
 if TYPE_CHECKING:
     from durable_mini.trace import Trace
 
-SAME_PLACE_MS = 0.5
-"""Cursors that are closer to each other read the same."""
-
 Value = int | str | bool
 Values = Mapping[str, Value]
 
@@ -135,7 +132,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class FaultButton:
-    """A button under "break it": it lengthens the fault plan, moves its fault, and takes it out again."""
+    """A button under "break it": it lengthens the fault plan, and pressed again takes its fault out."""
 
     name: str
     label: str
@@ -152,12 +149,10 @@ class FaultButton:
         return any(fault.what == self.what for fault in plan)
 
     def press(self, plan: FaultPlan, moment: Moment) -> FaultPlan:
-        """The plan with this button's fault at the cursor, or without it if it is there already."""
-        others = FaultPlan(fault for fault in plan if fault.what != self.what)
-        there = [fault for fault in plan if fault.what == self.what]
-        if there and (not self.at_cursor or any(abs(one.at_ms - moment.at_ms) < SAME_PLACE_MS for one in there)):
-            return others
-        return self.add(others, moment)
+        """The plan with this button's fault, or without it if it is there already."""
+        if self.pressed(plan):
+            return FaultPlan(fault for fault in plan if fault.what != self.what)
+        return self.add(plan, moment)
 
 
 def values_of(

@@ -601,6 +601,9 @@ _STOPS: Final = (50, 100, 150, 200, 250, 300, 400, 500, 750, 1_000, 1_500, 2_000
                  20_000, 30_000)  # fmt: skip
 
 
+_AFTER: Final = "it strikes after everything of the cursor's instant, commits included; press again to take it out"
+
+
 def _raise_after_effect(plan: FaultPlan, moment: Moment) -> FaultPlan:
     return plan.raise_after_effect(moment.object, "alarm#0", 0)
 
@@ -634,10 +637,10 @@ lab: Final = Lab(
     faults=(
         FaultButton("raise", "raise after the effect", RAISE, _raise_after_effect,
                     "the first run raises once the first lease has been revoked"),
-        FaultButton("evict", "evict at the cursor", EVICT, _evict, "the object leaves memory, if it is idle then",
-                    at_cursor=True),
-        FaultButton("restart", "restart at the cursor", RESTART, _restart, "the process dies and is away for 1 s",
-                    at_cursor=True),
+        FaultButton("evict", "evict at the cursor", EVICT, _evict,
+                    f"the object leaves memory, if it is idle then; {_AFTER}", at_cursor=True),
+        FaultButton("restart", "restart at the cursor", RESTART, _restart,
+                    f"the process dies and is away for 1 s; {_AFTER}", at_cursor=True),
     ),
     class_of=lambda values: _CLASSES[str(values["policy"])],
     class_setting="policy",

@@ -71,6 +71,7 @@ class LabWidget(anywidget.AnyWidget):
             self.refused = refusal(
                 f"The run was stopped after {self.most_seconds:g} s of real time: is there an endless loop in {name}?",
                 reply_to,
+                stopped=True,
             )
         except Exception as error:  # noqa: BLE001 - in a callback nobody else would ever see it
             self.refused = refusal(f"{type(error).__name__}: {error}", reply_to)

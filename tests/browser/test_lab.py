@@ -38,10 +38,10 @@ def first_lab(open_notebook: OpenNotebook, page: Page) -> Locator:
 
 def table(shown: Locator) -> dict[str, str]:
     """The table beside the timeline, with the time from its heading."""
-    cells: list[list[str]] = shown.locator("aside tr").evaluate_all(
+    cells: list[list[str]] = shown.locator(".dm-aside tr").evaluate_all(
         "rows => rows.map(row => [row.cells[0].textContent, row.cells[1].textContent])"
     )
-    heading = shown.locator("aside h3").text_content() or ""
+    heading = shown.locator(".dm-aside h3").text_content() or ""
     return {**dict(cells), "now": heading.removeprefix("What the runtime saw at ")}
 
 

@@ -273,7 +273,7 @@ def test_a_fault_at_the_cursor_strikes_after_what_stands_there(at_ms: float, str
     assert lab.outcome(faults=FaultPlan.parse(str(plan))).plan == plan
     again = lab.outcome(faults=plan)
     assert lab.press("evict", plan, at_ms, again) == FaultPlan()
-    assert lab.press("evict", plan, 900.0, again) == FaultPlan().evict(OBJECT, 900.0)
+    assert lab.press("evict", plan, 900.0, again) == FaultPlan()
 
 
 def test_an_eviction_at_the_first_grant_follows_it() -> None:
@@ -322,6 +322,11 @@ def test_bad_settings_get_one_sentence(settings: dict[str, Any], error: type[Exc
         lab.run(**settings)
     assert sentence in str(raised.value)
     assert "\n" not in str(raised.value)
+    with pytest.raises(error) as raised:
+        lab(**settings)
+    for_a_notebook = raised.value._render_traceback_()  # type: ignore[attr-defined]
+    assert re.fullmatch(r"test_single_alarm\.py, line \d+, in test_bad_settings_get_one_sentence", for_a_notebook[0])
+    assert for_a_notebook[1:] == ["    lab(**settings)", f"{error.__name__}: {raised.value}"]
 
 
 # -- the learner's own class -----------------------------------------------------------------------

@@ -186,6 +186,7 @@ def test_a_good_run_opens_where_its_object_is_idle() -> None:
 def test_a_button_at_another_place_moves_its_fault() -> None:
     made = make()
     assert change(made, press="restart", at_ms=700.0)["plan"] == ["at 700 ms: restart, away for 1000 ms"]
+    assert change(made, press="restart", at_ms=900.0)["plan"] == []
     assert change(made, press="restart", at_ms=20.0)["plan"] == ["at 20.001 ms: restart, away for 1000 ms"]
     answer = change(made, press="restart", at_ms=20.0)
     assert (answer["plan"], answer["pressed"]) == ([], [])
@@ -224,6 +225,7 @@ def test_buttons_press_and_release() -> None:
 def test_what_is_refused_is_told(content: dict[str, Any], sentence: str) -> None:
     made = make()
     assert refused(made, **content).startswith(sentence)
+    assert json.loads(made.refused)["stopped"] is False
 
 
 def test_an_error_of_the_learners_class_is_shown_with_the_run_so_far() -> None:
@@ -263,6 +265,7 @@ def test_an_endless_loop_is_stopped_and_the_widget_lives() -> None:
     settings = shown(made)["settings"]
     sentence = refused(made, settings={**settings, "lease_b": 1_500})
     assert sentence == "The run was stopped after 0.05 s of real time: is there an endless loop in Stuck?"
+    assert json.loads(made.refused)["stopped"] is True
     assert threading.active_count() == threads
     made.most_seconds = 3.0
     assert (
