@@ -390,6 +390,10 @@ def test_a_copy_saved_with_outputs_shows_its_picture_when_no_kernel_knows_it(
     page.wait_for_timeout(2_000)
     expect(picture).to_be_visible()
     assert AT_REST in unquote(picture.get_attribute("src") or "")
+    page.set_viewport_size({"width": 1000, "height": 900})  # a picture that is drawn wider shrinks to fit
+    room = picture.evaluate("e => [e.getBoundingClientRect().width, e.closest('.jp-OutputArea-output').clientWidth]")
+    assert 100 < room[0] <= room[1] < 848
+    page.set_viewport_size({"width": 1280, "height": 900})
     expect(page.locator(".dm-lab")).to_have_count(0)
     expect(page.get_by_text("model not found")).to_have_count(0)
     # run again, the picture makes room for a lab that lives
