@@ -8,9 +8,7 @@ itself stays what they would find in a search.
 
 from __future__ import annotations
 
-import difflib
 import re
-import traceback
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -263,6 +261,8 @@ _PACKAGE: Final = __name__.partition(".")[0]
 
 def meant_by(error: BaseException) -> str:
     """`` (did you mean ttl_ms?)``: the known name that is closest to one that was not found, or nothing."""
+    import difflib  # only when somebody has erred
+
     name = getattr(error, "name", None)
     if not isinstance(error, (NameError, AttributeError)) or not isinstance(name, str):
         return ""
@@ -278,7 +278,9 @@ def meant_by(error: BaseException) -> str:
 def _names_at(error: BaseException) -> list[str]:
     """The names that were known where ``error`` was raised."""
     names: list[str] = []
-    for frame, _ in traceback.walk_tb(error.__traceback__):
+    trace = error.__traceback__
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
         names = [*frame.f_locals, *frame.f_globals, *frame.f_builtins]
     return names
 
