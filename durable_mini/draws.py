@@ -7,7 +7,6 @@ that Python promises to keep between versions.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 from collections.abc import Callable
@@ -17,8 +16,10 @@ from durable_mini.errors import WorldError, describe, shown
 
 def stable_hash(*parts: object) -> int:
     """A 64-bit hash of ``parts`` (strings and integers) that no process or seed changes."""
+    from hashlib import blake2b  # OpenSSL comes with it, which takes longer to load than this whole module
+
     text = "\x1f".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def unit_hash(*parts: object) -> float:

@@ -17,11 +17,9 @@ EVICT: Final = "evict"
 CRASH: Final = "crash"
 RESTART: Final = "restart"
 
-_POINT: Final = re.compile(
-    r"(?P<object>.+)/(?P<activity>[^/]+#\d+)/effect#(?P<number>\d+): (?P<what>raise after|refuse)"
-)
-_MOMENT: Final = re.compile(r"at (?P<at>\d+(?:\.\d+)?) ms: (?P<what>evict|crash) (?P<object>.+)")
-_RESTART: Final = re.compile(r"at (?P<at>\d+(?:\.\d+)?) ms: restart(?:, away for (?P<away>\d+(?:\.\d+)?) ms)?")
+_POINT: Final = r"(?P<object>.+)/(?P<activity>[^/]+#\d+)/effect#(?P<number>\d+): (?P<what>raise after|refuse)"
+_MOMENT: Final = r"at (?P<at>\d+(?:\.\d+)?) ms: (?P<what>evict|crash) (?P<object>.+)"
+_RESTART: Final = r"at (?P<at>\d+(?:\.\d+)?) ms: restart(?:, away for (?P<away>\d+(?:\.\d+)?) ms)?"
 
 
 def _exact(ms: float) -> str:
@@ -60,11 +58,11 @@ class Fault(NamedTuple):
     def parse(cls, line: str) -> Fault:
         """The fault that ``str(fault)`` wrote."""
         text = line.strip()
-        if found := _POINT.fullmatch(text):
+        if found := re.fullmatch(_POINT, text):
             return cls(found["what"], found["object"], found["activity"], int(found["number"]))
-        if found := _RESTART.fullmatch(text):
+        if found := re.fullmatch(_RESTART, text):
             return cls(RESTART, at_ms=float(found["at"]), downtime_ms=float(found["away"] or 0))
-        if found := _MOMENT.fullmatch(text):
+        if found := re.fullmatch(_MOMENT, text):
             return cls(found["what"], found["object"], at_ms=float(found["at"]))
         raise ValueError(
             f"{text!r} is no fault; expected a line such as 'LeaseLedger/tenant-42/alarm#0/effect#0: raise after', "

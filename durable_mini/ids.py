@@ -6,7 +6,6 @@ id of one class is refused by another.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Final
 
@@ -83,4 +82,6 @@ class IdFactory:
         return (base + self._hash(b"check", base)[:_CHECK_BYTES]).hex()
 
     def _hash(self, purpose: bytes, content: bytes) -> bytes:
-        return hashlib.blake2b(content, key=self._class_name.encode()[:64], person=purpose).digest()
+        from hashlib import blake2b  # as in draws
+
+        return blake2b(content, key=self._class_name.encode()[:64], person=purpose).digest()

@@ -8,7 +8,6 @@ An event is (t, seq, object, kind, detail). ``t`` is in microseconds since the w
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -178,7 +177,9 @@ class Trace:
     @property
     def digest(self) -> str:
         """A hash of what happened: kinds, objects, times, numbers and codes, not free error text."""
-        content = hashlib.sha256()
+        from hashlib import sha256  # as in draws
+
+        content = sha256()
         for event in self._events():
             _check(event)
             detail = {key: value for key, value in event.detail.items() if key not in _FREE_TEXT}

@@ -19,17 +19,18 @@ from durable_mini import errors
 
 # atomic and possessive: a comment is never taken back, and blanks are looked at once
 _NOTHING: Final = r"(?:\s|;|(?>--[^\n]*)|(?>/\*.*?(?:\*/|\Z)))*+"
-_SKIP: Final = re.compile(_NOTHING, re.DOTALL)
-_BLANK: Final = re.compile(_NOTHING + r"\Z", re.DOTALL)
-_WORD: Final = re.compile(r"[A-Za-z_]+")
+# none is compiled before it is needed: that would be a tenth of the time of importing the package
+_SKIP: Final = "(?s)" + _NOTHING
+_BLANK: Final = "(?s)" + _NOTHING + r"\Z"
+_WORD: Final = r"[A-Za-z_]+"
 _QUOTED: Final = (
     r"'(?:[^']|'')*+(?:'|\Z)|\"(?:[^\"]|\"\")*+(?:\"|\Z)|`(?:[^`]|``)*+(?:`|\Z)|\[[^\]]*+(?:\]|\Z)"
     r"|--[^\n]*+|/\*.*?(?:\*/|\Z)"
 )
-_LITERAL: Final = re.compile(_QUOTED, re.DOTALL)
-_SEMICOLON: Final = re.compile(_QUOTED + r"|(;)", re.DOTALL)
-_WRITES_WITHIN: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE|REPLACE\s+INTO)\b", re.IGNORECASE)
-_UNTIL_COMMIT: Final = re.compile(r"\b(?:defer_foreign_keys|optimize)\b", re.IGNORECASE)
+_LITERAL: Final = "(?s)" + _QUOTED
+_SEMICOLON: Final = "(?s)" + _QUOTED + r"|(;)"
+_WRITES_WITHIN: Final = r"(?i)\b(?:INSERT|UPDATE|DELETE|REPLACE\s+INTO)\b"
+_UNTIL_COMMIT: Final = r"(?i)\b(?:defer_foreign_keys|optimize)\b"
 
 TRANSACTION_WORDS: Final = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
 REFUSED_WORDS: Final = dict.fromkeys(("ATTACH", "DETACH"), errors.SQL_NOT_AUTHORIZED) | {"VACUUM": errors.SQL_VACUUM}
@@ -48,7 +49,7 @@ NAMING_PRAGMAS: Final = frozenset(
 )
 """Pragmas that are asked without a value, and with the name of what they are asked about (or a number)."""
 
-_BOOLEAN: Final = re.compile(r"([\"']?)(?:true|false|yes|no|on|off|1|0)\1", re.IGNORECASE)
+_BOOLEAN: Final = r"(?i)([\"']?)(?:true|false|yes|no|on|off|1|0)\1"
 
 ALLOWED_FUNCTIONS: Final = frozenset(
     """
@@ -87,8 +88,8 @@ def statements(sql: str) -> tuple[Statement, ...]:
     """The statements of ``sql``; an Error if there is none, or one that may not be used."""
     found = []
     for text in _split(sql):
-        start = _SKIP.match(text)
-        word = _WORD.match(text, start.end() if start else 0)
+        start = re.match(_SKIP, text)
+        word = re.match(_WORD, text[start.end() if start else 0 :])
         keyword = word.group().upper() if word else ""
         if keyword in TRANSACTION_WORDS:
             raise errors.Error(errors.SQL_TRANSACTION)
@@ -100,7 +101,7 @@ def statements(sql: str) -> tuple[Statement, ...]:
         writes = keyword not in READING_WORDS
         if keyword in ("WITH", "PRAGMA"):
             within = _WRITES_WITHIN if keyword == "WITH" else _UNTIL_COMMIT
-            writes = within.search(_LITERAL.sub(" ", text)) is not None
+            writes = re.search(within, re.sub(_LITERAL, " ", text)) is not None
         found.append(Statement(" " + text, writes, keyword in ("EXPLAIN", "PRAGMA")))
     if not found:
         raise errors.Error(errors.SQL_EMPTY)
@@ -111,14 +112,14 @@ def _split(sql: str) -> list[str]:
     """``sql`` cut after each complete statement, without the empty ones."""
     parts = []
     begin = 0
-    for found in _SEMICOLON.finditer(sql):
+    for found in re.finditer(_SEMICOLON, sql):
         candidate = sql[begin : found.end()]
         if found[1] and sqlite3.complete_statement(candidate):
-            if not _BLANK.match(candidate):
+            if not re.match(_BLANK, candidate):
                 parts.append(candidate)
             begin = found.end()
     rest = sql[begin:]
-    if not _BLANK.match(rest):
+    if not re.match(_BLANK, rest):
         parts.append(rest)
     return parts
 
@@ -146,7 +147,7 @@ def authorizer(trusted: Callable[[], bool], switched: Callable[[str], None]) -> 
         if name in SWITCHES:
             if value is not None:
                 switched(name)
-            return value is None or _BOOLEAN.fullmatch(value) is not None
+            return value is None or re.fullmatch(_BOOLEAN, value) is not None
         return name in BARE_PRAGMAS if value is None else name in NAMING_PRAGMAS and free(value)
 
     def judge(action: int, first: str | None, second: str | None, database: str | None, _trigger: str | None) -> int:
