@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, WebSocket, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from tools.environment import ROOT
 from tools.jupyter_settings import jupyter_environment, lab_command
@@ -40,6 +41,7 @@ _FAILED = pytest.StashKey[bool]()
 
 _START_TIMEOUT_S = 60
 _READY_TIMEOUT_MS = 60_000
+_CONNECTED_TIMEOUT_MS = 30_000
 
 _CHROMIUM_ARGUMENTS = [
     "--headless",
@@ -217,7 +219,14 @@ def open_notebook(page: Page, lab_server: LabServer) -> OpenNotebook:
         copy_lessons(LESSONS, lab_server.folder / unique)
         page.goto(f"{lab_server.url}lab/workspaces/{unique}/tree/{unique}/{name}.ipynb?token={lab_server.token}")
         # The notebook's own sign shows idle before there is a kernel; running a cell then opens a dialog.
-        page.locator("#jp-main-statusbar").get_by_text(re.compile(r"\| Idle")).wait_for(timeout=_READY_TIMEOUT_MS)
+        sign = page.locator("#jp-main-statusbar").get_by_text(re.compile(r"\| Idle"))
+        try:
+            sign.wait_for(timeout=_CONNECTED_TIMEOUT_MS)
+        except PlaywrightTimeoutError:
+            # JupyterLab may never connect to a kernel that it has just started, and then shows "Unknown" for good;
+            # before a lesson's first cell has run there is nothing of ours in it, and a person would reload too.
+            page.reload()
+            sign.wait_for(timeout=_READY_TIMEOUT_MS)
         page.wait_for_selector(_IDLE, timeout=_READY_TIMEOUT_MS)
         return page
 
