@@ -260,10 +260,11 @@ class Instance:
             return
         if realm.disk is not None and database.broken is None:
             if written:
-                self.record.commit(self._on_disk)
+                self.record.commit(partial(self._on_disk, written=True))
                 return
             if self.output.held and not database.in_transaction and realm.disk.clock_is_due(self.loop.now):
-                self.record.commit(self._told_late)
+                # the clock is saved before anybody hears of the time: a killed world does not fall back behind it
+                self.record.commit(partial(self._on_disk, written=False))
                 return
         self.gate.busy = False
         if written or database.broken is not None:
@@ -273,20 +274,11 @@ class Instance:
                 return
         self._confirmed(database, written)
 
-    def _on_disk(self, failure: Exception | None) -> None:
-        """The turn's writes are on the disk, or cannot be."""
+    def _on_disk(self, failure: Exception | None, *, written: bool) -> None:
+        """What the turn has ``written``, or the clock alone, is on the disk, or cannot be."""
         self.gate.busy = False
         if failure is None:
-            self._confirmed(self.record.database, written=True)
-        else:
-            self._cannot_commit(failure)
-        self._drain()
-
-    def _told_late(self, failure: Exception | None) -> None:
-        """The clock is saved before anybody hears of the time: a killed world does not fall back behind it."""
-        self.gate.busy = False
-        if failure is None:
-            self._confirmed(self.record.database, written=False)
+            self._confirmed(self.record.database, written)
         else:
             self._cannot_commit(failure)
         self._drain()

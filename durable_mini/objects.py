@@ -11,6 +11,7 @@ from durable_mini.calls import CLIENT, Call, refuse
 from durable_mini.clock import current, refused
 from durable_mini.http import Request, Response
 from durable_mini.ids import DurableObjectId, IdFactory
+from durable_mini.learner import takes_more_than
 from durable_mini.promise import Promise, running
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from durable_mini.state import DurableObjectState
 
 T = TypeVar("T")
-
-_TAKES_ANY_NUMBER: Final = 0x04  # CPython's flag of a function with *args
 
 
 class DurableObject:
@@ -225,7 +224,4 @@ def _takes_argument(handler: Any) -> bool:
     """Whether ``alarm`` of a class takes an argument besides ``self``."""
     while hasattr(handler, "__wrapped__"):  # decorated: what is inside decides
         handler = handler.__wrapped__
-    code = getattr(handler, "__code__", None)
-    if code is None:  # wrapped in something that is no plain function
-        return True
-    return bool(code.co_argcount > 1 or code.co_flags & _TAKES_ANY_NUMBER)
+    return takes_more_than(1, handler)

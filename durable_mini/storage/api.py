@@ -12,7 +12,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini import errors
-from durable_mini.learner import calls_learner_code
+from durable_mini.learner import calls_learner_code, takes_more_than
 from durable_mini.storage.alarm import AlarmSlot, alarm_time
 from durable_mini.storage.keyvalue import KeyValue, Missing
 from durable_mini.storage.sql import Sql
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 _IS_ASYNC: Final = 0x80  # CPython's flag of an async function
-_TAKES_ANY_NUMBER: Final = 0x04  # and of one with *args
 
 
 # Cloudflare's options; what concerns its caches and its network has no effect here.
@@ -280,8 +279,5 @@ class DurableObjectStorage:
 
 def _takes_txn(closure: Any) -> bool:
     """Whether ``closure`` takes the transaction; JavaScript lets it be left out."""
-    code = getattr(closure, "__code__", None)
-    if code is None:  # no plain function or method
-        return True
     bound = getattr(closure, "__self__", None) is not None
-    return bool(code.co_argcount > bound or code.co_flags & _TAKES_ANY_NUMBER)
+    return takes_more_than(int(bound), closure)
