@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from durable_mini import DurableObject, Namespace, Promise, Stub, World
+from durable_mini import Date, DurableObject, Namespace, Promise, Stub, World
+from durable_mini.limits import WORLD_START_MS
 
 Body = Callable[[Any], Any]
 """What a test runs inside an object: a function of the object; its result may be awaitable."""
@@ -91,3 +92,19 @@ def path(ram: Path) -> Path:
 def kinds(world: World, family: str, name: str | None = None) -> list[str]:
     """The kinds of a family of events that the trace has, in order."""
     return [event.kind for event in world.trace.events(name, family)]
+
+
+def run_for(inside: Inside, ms: float) -> None:
+    """Run the world for ``ms`` of its time."""
+    inside.world.run_sync(inside.world.run_for(ms))
+
+
+def now() -> int:
+    """Milliseconds since the world began, asked inside of an object."""
+    return Date.now() - WORLD_START_MS
+
+
+def stored(inside: Inside) -> dict[str, Any]:
+    """What the object has stored by key."""
+    found: dict[str, Any] = inside(lambda o: o.ctx.storage.list())
+    return found

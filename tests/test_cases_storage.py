@@ -14,13 +14,9 @@ import pytest
 
 from durable_mini import Date, DurableObject, Error, World, all_settled, fetch, gather, scheduler
 from durable_mini.limits import WORLD_START_MS
-from tests.conftest import Inside, kinds
+from tests.conftest import Inside, kinds, run_for
 
 HOUR = 3_600_000
-
-
-def run_for(inside: Inside, ms: float) -> None:
-    inside.world.run_sync(inside.world.run_for(ms))
 
 
 def stored(inside: Inside, name: str = "a") -> dict[str, Any]:

@@ -24,26 +24,13 @@ from durable_mini import (
     spin,
 )
 from durable_mini.limits import WORLD_START_MS
-from tests.conftest import Inside, kinds
+from tests.conftest import Inside, kinds, now, run_for, stored
 
 LOST = "Network connection lost."
 TOO_LONG = (
     "A call to blockConcurrencyWhile() in a Durable Object waited for too long. The call was canceled and the Durable "
     "Object was reset."
 )
-
-
-def run_for(inside: Inside, ms: float) -> None:
-    inside.world.run_sync(inside.world.run_for(ms))
-
-
-def now() -> int:
-    return Date.now() - WORLD_START_MS
-
-
-def stored(inside: Inside) -> dict[str, Any]:
-    found: dict[str, Any] = inside(lambda o: o.ctx.storage.list())
-    return found
 
 
 def flags(error: Any) -> tuple[bool, bool, bool, bool]:

@@ -20,13 +20,9 @@ from durable_mini import (
     setTimeout,
 )
 from durable_mini.limits import WORLD_START_MS
-from tests.conftest import Inside, kinds
+from tests.conftest import Inside, kinds, run_for
 
 LOST = "Network connection lost."
-
-
-def run_for(inside: Inside, ms: float) -> None:
-    inside.world.run_sync(inside.world.run_for(ms))
 
 
 def call(_: Any) -> None:

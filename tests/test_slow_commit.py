@@ -7,27 +7,14 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, DurableObject, Error, World, WorldError, all_settled, fetch, gather, scheduler, spin
+from durable_mini import DurableObject, Error, World, WorldError, all_settled, fetch, gather, scheduler, spin
 from durable_mini.limits import WORLD_START_MS
-from tests.conftest import Inside, kinds
+from tests.conftest import Inside, kinds, now, run_for, stored
 
 
 def slow(commit_ms: float = 50, **settings: Any) -> Inside:
     """Runs lines inside an object whose commits take ``commit_ms``."""
     return Inside(World(seed=1, jitter=0, alarm_lateness_ms=0, commit_ms=commit_ms, **settings))
-
-
-def run_for(inside: Inside, ms: float) -> None:
-    inside.world.run_sync(inside.world.run_for(ms))
-
-
-def now() -> int:
-    return Date.now() - WORLD_START_MS
-
-
-def stored(inside: Inside) -> dict[str, Any]:
-    found: dict[str, Any] = inside(lambda o: o.ctx.storage.list())
-    return found
 
 
 def answered_at(inside: Inside, call: Any) -> int:

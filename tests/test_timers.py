@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from durable_mini import (
-    Date,
     DurableObject,
     World,
     clearInterval,
@@ -21,16 +20,7 @@ from durable_mini import (
     spin,
 )
 from durable_mini.limits import WORLD_START_MS
-from tests.conftest import Inside, kinds
-
-
-def run_for(inside: Inside, ms: float) -> None:
-    inside.world.run_sync(inside.world.run_for(ms))
-
-
-def now() -> int:
-    return Date.now() - WORLD_START_MS
-
+from tests.conftest import Inside, kinds, now, run_for
 
 # -- ringing -------------------------------------------------------------------------------------------
 

@@ -8,27 +8,14 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, DurableObject, Error, World, all_settled, fetch, gather, scheduler, setTimeout
+from durable_mini import DurableObject, Error, World, all_settled, fetch, gather, scheduler, setTimeout
 from durable_mini.limits import WORLD_START_MS
-from tests.conftest import Inside, kinds
+from tests.conftest import Inside, kinds, now, run_for, stored
 
 TOO_LONG = (
     "A call to blockConcurrencyWhile() in a Durable Object waited for too long. The call was canceled and the Durable "
     "Object was reset."
 )
-
-
-def run_for(inside: Inside, ms: float) -> None:
-    inside.world.run_sync(inside.world.run_for(ms))
-
-
-def now() -> int:
-    return Date.now() - WORLD_START_MS
-
-
-def stored(inside: Inside) -> dict[str, Any]:
-    found: dict[str, Any] = inside(lambda o: o.ctx.storage.list())
-    return found
 
 
 def after_a_crash(inside: Inside) -> dict[str, Any]:
