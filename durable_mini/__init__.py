@@ -12,6 +12,7 @@ from durable_mini.limits import Limits
 from durable_mini.objects import DurableObject, Namespace, Stub
 from durable_mini.promise import Promise
 from durable_mini.runs import AlarmInvocationInfo
+from durable_mini.services import Answer, Service
 from durable_mini.state import DurableObjectState
 from durable_mini.storage.api import DurableObjectStorage
 from durable_mini.storage.transaction import DurableObjectTransaction
@@ -20,6 +21,7 @@ from durable_mini.world import World
 
 __all__ = [
     "AlarmInvocationInfo",
+    "Answer",
     "DataCloneError",
     "Date",
     "DeadlockError",
@@ -40,6 +42,7 @@ __all__ = [
     "RangeError",
     "Request",
     "Response",
+    "Service",
     "Stub",
     "ThrownText",
     "Trace",

@@ -94,6 +94,8 @@ class Scheduler:
         self._lateness = lateness
         self._dispatch = dispatch
         self._abandon = abandon
+        self.delayed: Callable[[str], int] | None = None
+        """By how many µs a fault delays the run of an object that is due now; None without a fault plan."""
         self._entries: dict[str, Entry] = {}
         self._rows: dict[str, int] = {}  # what a real scheduler keeps on disk: all that a restart finds
         self._order = 0
@@ -226,6 +228,8 @@ class Scheduler:
         except WorldError:
             self._at(name, entry, self._loop.now + US_PER_MS)
             raise
+        if self.delayed is not None:
+            late += self.delayed(name)
         if late == 0:
             self._fire(name)
         else:

@@ -21,8 +21,8 @@ class Call:
     """One call through a stub, from sending to reply."""
 
     __slots__ = (
-        "arguments", "caller", "depth", "instance", "kind", "label", "method", "number", "on_error", "options",
-        "promise", "section", "task",
+        "activity", "arguments", "caller", "depth", "instance", "kind", "label", "method", "number", "on_error",
+        "options", "promise", "section", "task",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +50,8 @@ class Call:
         self.promise: Promise[Any]
         self.instance: Instance
         """The one that runs it."""
+        self.activity = ""
+        """What it is called while it runs, such as ``grant#2``."""
         self.task: Task | None = None
         self.on_error: Callable[[Exception], None] | None = None
         """Told when the object itself failed: the stub breaks."""

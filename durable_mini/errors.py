@@ -22,6 +22,8 @@ FLAGS: Final = ("remote", "retryable", "overloaded", "durableObjectReset")
 # -- the platform's own messages ------------------------------------------------------------
 
 NETWORK_LOST: Final = "Network connection lost."
+SUBREQUESTS: Final = "Too many subrequests by single Worker invocation."
+CANNOT_LOAD: Final = "Fetch API cannot load: {}"
 CODE_UPDATED: Final = "Durable Object reset because its code was updated."
 NO_ALARM_HANDLER: Final = "Your Durable Object class must have an alarm() handler in order to call setAlarm()"
 ALARM_TIME_NOT_POSITIVE: Final = "setAlarm() cannot be called with an alarm time <= 0"

@@ -23,6 +23,7 @@ from durable_mini.learner import calls_learner_code
 from durable_mini.limits import US_PER_MS
 from durable_mini.loop import TICKS_PER_TURN, Loop
 from durable_mini.outside import OutsideCalls
+from durable_mini.points import Points
 from durable_mini.promise import FULFILLED, REJECTED, Promise
 from durable_mini.runs import AlarmInvocationInfo, AlarmRun, SectionEnd
 from durable_mini.task import Task, explained
@@ -61,8 +62,9 @@ class Instance:
         self.alarm_run: AlarmRun | None = None
         self.death: Exception | None = None
         self.object: Any = None
-        self.doing = "constructor"
+        self.doing = f"constructor#{number - 1}"
         """What plain code runs for, such as ``alarm#0``; a task knows it by itself."""
+        self.points = None if realm.faults is None else Points(self, realm.faults)
         self.has_alarm_handler = record.namespace.has_alarm_handler
         self._calls: dict[Call, None] = {}
         self.pending = 0
@@ -227,6 +229,8 @@ class Instance:
             self.die(stopped, "object.reset", counts=False, breaks_stubs=False)
             raise
         finally:
+            if self.points is not None and loop.task is not None:
+                self.doing = loop.task.activity
             loop.owner = loop.task = None
             spent, loop.spent = loop.spent, 0
             if spent and self.alive:
@@ -254,6 +258,13 @@ class Instance:
             return
         realm, database = self.realm, self.record.database
         written = database.in_transaction and not database.explicit
+        if self.points is not None and database.broken is None:
+            if self.points.turn_ends(written=written):
+                return
+            no_room = self.points.no_room() if written else None
+            if no_room is not None:
+                self._cannot_commit(no_room)
+                return
         if (written or self._flush_late) and database.broken is None and realm.commit_us:
             self.gate.busy = False
             self._hold()
@@ -292,6 +303,8 @@ class Instance:
         """Nothing is unconfirmed any more: what the output gate holds may leave."""
         if self.realm.watch and (written or self.record.seen_generation != database.generation):
             self.record.look()
+        if written and self.points is not None and self.points.committed():
+            return
         if self.output.held:
             self.loop.release(self.output.take())
         if not self._calls and not self.pending and self.alarm_run is None:
@@ -381,7 +394,10 @@ class Instance:
             self.note("request.started", {"call": call.number, "method": call.method})
         self.loop.depth = call.depth
         named = self.loop.trace is not None or self.realm.faults is not None
-        activity = self.doing = self.record.activity(call.method) if named else call.method
+        activity = call.activity = self.doing = self.record.activity(call.method) if named else call.method
+        if self.points is not None and self.points.fails_to_start(activity):
+            self.fail_call(call, Error(errors.NETWORK_LOST, retryable=True))
+            return
         try:
             result = self._method(call)(*call.arguments, **call.options)
         except errors.ObjectReset:
@@ -413,6 +429,9 @@ class Instance:
 
     def reply(self, call: Call, result: Any, *, failed: bool) -> None:
         """The call has ended; its reply leaves once the turn is committed."""
+        if not failed and self.points is not None:
+            raised = self.points.raises(call.activity)
+            result, failed = (result, False) if raised is None else (raised, True)
         if not failed and not (result.__class__ in values.IMMUTABLE and call.kind == "rpc"):
             try:
                 result = self._copied(call, result)
@@ -442,6 +461,9 @@ class Instance:
 
     def _send_reply(self, reply: tuple[Call, Any, bool]) -> None:
         call, result, failed = reply
+        if self.points is not None and self.points.loses_reply(call.activity):
+            self.fail_call(call, Error(errors.NETWORK_LOST, retryable=True))
+            return
         trace = self.loop.trace
         if trace is not None:
             detail: dict[str, Scalar] = {"call": call.number, "method": call.method}
@@ -551,7 +573,7 @@ class Instance:
             "gate.closed", {"depth": section.depth} if transaction is None else {"depth": section.depth, "for": what}
         )
         self.loop.depth = 0
-        self.doing = what
+        activity = self.doing = self.record.activity(what)
         try:
             result = callback()
         except errors.ObjectReset:
@@ -561,7 +583,7 @@ class Instance:
             return
         limit = self.loop.now + self.realm.limits.block_ms * US_PER_MS
         end.timer = self.loop.timer(limit, self._block_took_too_long, section)
-        self.loop.follow(result, self, end, lambda: what)
+        self.loop.follow(result, self, end, lambda: activity)
 
     def _block_took_too_long(self, _section: Section) -> None:
         self.die(errors.Error(errors.BLOCK_TIMEOUT, overloaded=True), "object.reset", durableObjectReset=True)
@@ -665,6 +687,10 @@ class Instance:
             drop_timers_of_the_dead(self.loop)
         if self.loop.owner is not self:
             self._close_tasks()
+
+    def crash(self) -> None:
+        """The isolate dies: memory and unconfirmed writes are gone, callers lose the connection."""
+        self.die(Error(errors.NETWORK_LOST, retryable=True), "object.crashed", counts=False)
 
     def abandon(self) -> None:
         """The world is being closed: run the ``finally`` blocks of what is under way."""

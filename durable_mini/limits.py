@@ -87,6 +87,10 @@ class Limits:
     sql_program_ops: int = _limit(25_000, "operations", "documented", "source: sqlite.c++")
     # the outside world
     fetch_ms: float = _limit(20, "ms", "assumed", "how long a host without a service takes to answer")
+    connections: int = _limit(6, "connections", "documented", "at a time an activity; local workerd takes any (s39)")
+    subrequests: int = _limit(
+        10_000, "calls", "documented", "an activity, paid plans; 50 free; local workerd takes any"
+    )
     call_depth: int = _limit(
         1_000, "calls", "assumed", "calls within calls; production has far fewer, workerd no limit"
     )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from durable_mini.loop import Loop
     from durable_mini.objects import Namespace
     from durable_mini.record import Record
+    from durable_mini.services import OutsideWorld
     from durable_mini.storage.disk import Disk
 
 
@@ -33,6 +34,8 @@ class Realm:
         disk: Disk | None,
         new_record: Callable[[Namespace[Any], DurableObjectId, str], Record],
         generation: int,
+        outside: OutsideWorld,
+        restart_process: Callable[[float], None],
     ) -> None:
         self.loop = loop
         self.scheduler = scheduler
@@ -50,7 +53,11 @@ class Realm:
         """Makes what the world keeps of an object: its namespace, id and label are given."""
         self.generation = generation
         """Which process of its folder this is, from 0, which it is in memory too: each draws other ids and numbers."""
+        self.outside = outside
+        """The services that objects call."""
         self.faults: Injector | None = None
+        self.restart_process = restart_process
+        """Kills the process and starts it again after as many ms: a fault does that."""
         self.down = False
         """The process is away (a restart with downtime): calls are refused."""
         self.draining = False

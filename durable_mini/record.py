@@ -161,20 +161,34 @@ class Record:
             instance.take(call)
         else:
             assert instance.death is not None
-            instance.fail_call(call, instance.death, remote=call.kind == "fetch", durableObjectReset=True)
+            crashed = getattr(instance.death, "retryable", False)
+            flags = {} if crashed else {"remote": call.kind == "fetch", "durableObjectReset": True}
+            instance.fail_call(call, instance.death, **flags)
 
     def dispatch_alarm(self, scheduled: int, retries: int) -> None:
         """The scheduler has dispatched the object's alarm."""
+        process = self.realm.scheduler.process
         instance = self.instance or self.start()
-        self.realm.loop.once_unblocked(lambda: self._run_alarm(instance, scheduled, retries))
+        self.realm.loop.once_unblocked(lambda: self._run_alarm(instance, scheduled, retries, process))
 
-    def _run_alarm(self, instance: Instance, scheduled: int, retries: int) -> None:
+    def _run_alarm(self, instance: Instance, scheduled: int, retries: int, process: int) -> None:
+        scheduler = self.realm.scheduler
         if instance.alive:
-            instance.take_alarm(scheduled, retries, self._alarm_runs)
+            number = self._alarm_runs
             self._alarm_runs += 1
-        else:
+            if instance.points is not None and instance.points.fails_to_start(f"alarm#{number}"):
+                lost = Outcome(retry=True, counts=False, message=f"Error: {errors.NETWORK_LOST}")
+                scheduler.finished(self.label, lost)
+            else:
+                instance.take_alarm(scheduled, retries, number)
+        elif scheduler.process == process:  # a process that has ended in between has forgotten the run
             told = errors.describe(instance.death or errors.Error(errors.NETWORK_LOST))
-            self.realm.scheduler.finished(self.label, Outcome(retry=True, counts=False, message=told))
+            scheduler.finished(self.label, Outcome(retry=True, counts=False, message=told))
+
+    @property
+    def next_alarm(self) -> str:
+        """What the next run of the object's alarm is called."""
+        return f"alarm#{self._alarm_runs}"
 
     def abandon_alarm(self, scheduled: int) -> None:
         """The scheduler has given up: clear the alarm, unless it has another time by now."""

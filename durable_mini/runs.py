@@ -66,6 +66,11 @@ class AlarmRun:
                 )
             )
             return
+        if instance.points is not None:
+            raised = instance.points.raises(f"alarm#{self.number}")
+            if raised is not None:
+                self.reject(raised)
+                return
         instance.record.slot.succeeded()
         self._end(SUCCEEDED, "alarm.succeeded", {})
 

@@ -75,7 +75,7 @@ class Timers:
             del self._running[callback.number]
             instance.pending -= 1
         instance.loop.depth = 0
-        instance.doing = called
+        activity = instance.doing = instance.record.activity(called)
         done: Promise[Any] = Promise(instance.loop, f"{called}() of {instance.label}")
         try:
             result = callback.function(*callback.arguments)
@@ -84,4 +84,4 @@ class Timers:
         except Exception as error:  # noqa: BLE001 - a learner's code may raise anything
             done.reject(error)
             return
-        instance.loop.follow(result, instance, done, lambda: called)
+        instance.loop.follow(result, instance, done, lambda: activity)

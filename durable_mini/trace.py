@@ -48,6 +48,7 @@ KINDS: Final = (
     "alarm.cancelled",
     "alarm.retry_scheduled",
     "alarm.abandoned",
+    "effect.queued",
     "effect.called",
     "effect.applied",
     "effect.answered",

@@ -16,7 +16,7 @@ from durable_mini import draws, errors
 from durable_mini.alarms import Scheduler
 from durable_mini.clock import microseconds
 from durable_mini.draws import Draw, Drawer, Uniform
-from durable_mini.faults import EVICT, RAISE, REFUSE, RESTART, Fault, FaultPlan, Injector
+from durable_mini.faults import AT_ALARM, DELAY, EVICT, RESTART, Fault, FaultPlan, Injector, Point
 from durable_mini.ids import DurableObjectId
 from durable_mini.instance import Instance, drop_timers_of_the_dead
 from durable_mini.limits import (
@@ -34,6 +34,7 @@ from durable_mini.objects import Environment, Namespace, Stub
 from durable_mini.promise import Promise, running
 from durable_mini.realm import Realm
 from durable_mini.record import Record
+from durable_mini.services import OutsideWorld, Service
 from durable_mini.task import Started, Task, explained, foreign, let_go
 from durable_mini.trace import Trace
 
@@ -58,6 +59,8 @@ class World:
         the next flush, a reset loses what is not flushed: this differs from the local runtime on
         purpose, to watch the gate.
     limits: the runtime's numbers; a :class:`Limits` or a dict of those to change.
+    services: the outside world: a dict of hosts, or hosts with the beginning of a path, and what answers
+        there, a :class:`Service`. Any other host answers 200 with ``{}``.
     faults: a :class:`FaultPlan` to carry out.
     watch: SQL queries by name that the runtime runs on each object after its commits; where a
         result has changed, the trace gets a ``storage.rows`` event with it.
@@ -78,6 +81,7 @@ class World:
         eviction_ms: float | None = None,
         commit_ms: float = 0,
         limits: Limits | dict[str, Any] | None = None,
+        services: Mapping[str, Service] | None = None,
         faults: FaultPlan | None = None,
         watch: Mapping[str, str] | None = None,
         trace: bool = True,
@@ -103,6 +107,8 @@ class World:
         away = microseconds(downtime_ms, "World(downtime_ms=...)")
         if downtime_ms and path is None:
             raise ValueError(f"World(downtime_ms={downtime_ms!r}): only a world with a path was away; give it a path=.")
+        self.services = OutsideWorld(services, seed, numbers)
+        """What really happened outside: ``world.services["pay.example"]`` is the ledger of a host."""
         keep_alarm = _date(compat_date) < DELETE_ALL_DELETES_ALARM
         self.seed = seed
         self.limits = numbers
@@ -142,6 +148,8 @@ class World:
             disk=disk,
             new_record=new_record,
             generation=0 if disk is None else disk.folder.generation - 1,
+            outside=self.services,
+            restart_process=self._restart_process,
         )
         self._loop.end_runaways = self._end_runaways
         self._env = Environment()
@@ -150,9 +158,8 @@ class World:
         self._next_call = itertools.count(1).__next__
         self._closed_down = False
         self.faults = Injector(FaultPlan() if faults is None else faults)
-        """The fault plan at work, and what of it has not struck."""
-        if faults:
-            self._realm.faults = self.faults
+        """The fault plan at work, what of it has not struck, and the points that were passed."""
+        if faults is not None:
             self._plan_faults()
 
     # -- classes and objects ------------------------------------------------------------------------
@@ -333,7 +340,7 @@ class World:
         """
         instance = self._instance(stub, "crash")
         if instance is not None:
-            self._crash(instance)
+            instance.crash()
 
     async def restart(self, downtime_ms: float = 0, *, drain: bool = False) -> None:
         """The process dies and starts again after ``downtime_ms``: all memory and all retry counters are gone.
@@ -383,8 +390,10 @@ class World:
     # -- faults at a moment ------------------------------------------------------------------------------
 
     def _plan_faults(self) -> None:
+        self._realm.faults = self.faults
+        self._scheduler.delayed = self._alarm_delayed
         for index, fault in enumerate(self.faults.plan):
-            if fault.what not in (RAISE, REFUSE):
+            if fault.point is None:
                 due = microseconds(fault.at_ms, f"the fault {str(fault)!r}")
                 if due < self._loop.now:  # it was an earlier process's
                     continue
@@ -394,10 +403,8 @@ class World:
         index, fault = planned
         if fault.what == RESTART:
             self.faults.strike(index)
-            self._record("fault.injected", {"what": RESTART, "downtime_ms": fault.downtime_ms})
-            self._stop_process()
-            back = self._loop.now + microseconds(fault.downtime_ms, "restart")
-            self._loop.at(back, lambda _: self._start_process())
+            self._record("fault.injected", {"what": RESTART, "downtime_ms": fault.ms})
+            self._restart_process(fault.ms)
             return
         instance = self._in_memory(fault.object)
         if instance is None or (fault.what == EVICT and not instance.idle):
@@ -410,15 +417,31 @@ class World:
         if fault.what == EVICT:
             instance.evict()
         else:
-            self._crash(instance)
+            instance.crash()
+
+    def _restart_process(self, downtime_ms: float) -> None:
+        self._stop_process()
+        back = self._loop.now + microseconds(downtime_ms, "restart")
+        self._loop.at(back, lambda _: self._start_process())
+
+    def _alarm_delayed(self, label: str) -> int:
+        """By how many µs the fault plan delays an alarm that is due now."""
+        point = Point(label, self._find(label).next_alarm)
+        if not self.faults.passes(self._loop.now, point, AT_ALARM):
+            return 0
+        fault = self.faults.strikes(point, (DELAY,))
+        if fault is None:
+            return 0
+        if self._trace is not None:
+            self._trace.record(
+                (self._loop.now, label, "fault.injected", {"what": DELAY, "at": point.here, "ms": fault.ms})
+            )
+        return round(fault.ms * US_PER_MS)
 
     def _in_memory(self, label: str) -> Instance | None:
         namespace = self._namespaces.get(label.partition("/")[0])
         record = None if namespace is None else namespace.by_label.get(label)
         return None if record is None else record.instance
-
-    def _crash(self, instance: Instance) -> None:
-        instance.die(errors.Error(errors.NETWORK_LOST, retryable=True), "object.crashed", counts=False)
 
     def _end_runaways(self) -> str:
         """Reset every object that has something under way; their names."""

@@ -1736,7 +1736,8 @@ WORLD_ROWS: list[tuple[str, Callable[[Any], Any], str]] = [
         (
             "ValueError: 'at noon: explode' is no fault; expected a line such as "
             "'LeaseLedger/tenant-42/alarm#0/effect#0: "
-            "raise after', 'at 500 ms: evict LeaseLedger/tenant-42' or 'at 500 ms: restart, away for 2000 ms'."
+            "raise after', 'LeaseLedger/tenant-42/grant#0/turn#0: crash before commit', 'at 500 ms: evict "
+            "LeaseLedger/tenant-42' or 'at 500 ms: restart, away for 2000 ms'."
         ),
     ),
 ]

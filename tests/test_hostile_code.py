@@ -478,7 +478,7 @@ def test_an_effect_of_plain_code_belongs_to_what_the_code_runs_for(world: World)
     world.run_sync(stub.go())
     world.run_sync(world.run_until_idle())
     called = [(event.detail["by"], event.detail["effect"]) for event in world.trace.events(kind="effect.called")]
-    assert called == [("constructor", 0), ("go#0", 0), ("go#1", 0), ("alarm#0", 0)]
+    assert called == [("constructor#0", 0), ("go#0", 0), ("go#1", 0), ("alarm#0", 0)]
 
 
 @pytest.mark.parametrize(

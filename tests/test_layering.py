@@ -24,11 +24,11 @@ FLOORS = [
     {"clock", "values", "gates"},
     {"console", "combine"},
     {"storage"},
-    {"alarms", "http"},
-    {"ids", "realm", "calls", "runs", "timers", "outside", "instance"},
+    {"alarms", "http", "services"},
+    {"ids", "realm", "calls", "runs", "timers", "points", "outside", "instance"},
     {"state", "record", "objects", "durable"},
     {"world"},
-    {"reference", "figures", "explore", "sweep", "workload", "services"},
+    {"reference", "figures", "explore", "sweep", "workload"},
     {"exercises", "labs"},
 ]
 """From the ground up; a module imports its own floor and those below, never one above."""
@@ -264,4 +264,4 @@ def test_the_core_is_small() -> None:
     assert max(lengths.values()) < 800, "a module is read in one sitting"
     evening = [path for path in CORE_SOURCES if name(path) not in FILES_OF_A_DURABLE_WORLD]
     assert len(evening) == len(CORE_SOURCES) - len(FILES_OF_A_DURABLE_WORLD)
-    assert sum(len(lines_of_code(path)) for path in evening) < 5_100, "the core is read in an evening"
+    assert sum(len(lines_of_code(path)) for path in evening) < 5_600, "the core is read in an evening"

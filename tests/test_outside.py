@@ -187,10 +187,10 @@ async def all_settled_of(stub: Any, call: str) -> None:
         ("pay", [("pay#0", 0), ("pay#0", 1)]),
         ("background", [("background#0", 0), ("background#0", 1)]),
         ("arm", [("alarm#0", 0), ("alarm#0", 1)]),
-        ("in_transaction", [("transaction", 0), ("transaction", 1)]),
-        ("later", [("setTimeout", 0), ("setTimeout", 1)]),
+        ("in_transaction", [("transaction#0", 0), ("transaction#0", 1)]),
+        ("later", [("setTimeout#0", 0), ("setTimeout#0", 1)]),
         ("plain", [("plain#0", 0)]),
-        ("plainly_later", [("setTimeout", 0)]),
+        ("plainly_later", [("setTimeout#0", 0)]),
     ],
 )
 def test_an_effect_is_named_by_the_activity_that_made_it_and_its_number_there(
@@ -280,10 +280,50 @@ def test_fetch_outside_of_an_object_says_what_to_do() -> None:
         fetch("https://x.example")
 
 
-def test_calls_that_are_open_at_once_are_not_limited(inside: Inside) -> None:
-    async def body(_: Any) -> int:
-        before = Date.now()
-        await gather(*(fetch(f"https://x.example/{number}") for number in range(1_200)))
-        return Date.now() - before
+async def twenty_at_once(_: Any) -> int:
+    before = Date.now()
+    await gather(*(fetch(f"https://x.example/{number}") for number in range(20)))
+    return Date.now() - before
 
-    assert inside(body) == 20
+
+def test_six_connections_are_open_at_once_and_the_seventh_call_waits_for_the_first_free_one(inside: Inside) -> None:
+    assert inside(twenty_at_once) == 80
+    called = [event.ms for event in inside.world.trace.events(kind="effect.called")]
+    assert called == [0.0] * 6 + [20.0] * 6 + [40.0] * 6 + [60.0] * 2
+    assert len(inside.world.trace.events(kind="effect.queued")) == 14
+
+
+def test_how_many_are_open_at_once_is_a_setting() -> None:
+    inside = Inside(World(limits={"connections": 20}))
+    assert inside(twenty_at_once) == 20
+    assert kinds(inside.world, "effect.queued") == []
+
+
+def test_each_activity_has_connections_of_its_own(inside: Inside) -> None:
+    calls = [inside.start(twenty_at_once), inside.start(twenty_at_once)]
+    assert [inside.world.run_sync(call) for call in calls] == [80, 80]
+
+
+def test_a_call_that_waits_for_a_connection_never_leaves_if_its_object_dies(inside: Inside) -> None:
+    inside.start(twenty_at_once)
+    run_for(inside, 5)
+    inside.world.crash(inside.stub())
+    run_for(inside, 1_000)
+    assert len(inside.world.trace.events(kind="effect.called")) == 6
+
+
+def test_an_activity_makes_no_more_calls_than_its_limit() -> None:
+    async def body(_: Any) -> list[Any]:
+        outcomes = await all_settled(*(fetch("https://x.example") for _ in range(4)))
+        return [str(outcome.reason) if outcome.reason else outcome.value.status for outcome in outcomes]
+
+    inside = Inside(World(limits={"subrequests": 3}))
+    refused = "Too many subrequests by single Worker invocation."
+    assert inside(body) == [200, 200, 200, refused]
+    assert inside(body) == [200, 200, 200, refused]  # each call is counted anew
+
+
+@pytest.mark.parametrize("url", ["pay.example", "ftp://pay.example", "https://", "", "/charge"])
+def test_what_is_no_url_is_refused(inside: Inside, url: str) -> None:
+    with pytest.raises(TypeError, match=r"^Fetch API cannot load: "):
+        inside(lambda _: fetch(url))

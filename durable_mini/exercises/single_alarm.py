@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from durable_mini.exercises.exercise import Exercise, Plan
 from durable_mini.exercises.predict import Question
 from durable_mini.exercises.solutions import single_alarm as solutions
-from durable_mini.faults import RAISE, REFUSE, RESTART, Fault, FaultPlan
+from durable_mini.faults import RAISE_AFTER, REFUSE, RESTART, Fault, FaultPlan
 from durable_mini.figures import findings, words
 from durable_mini.limits import US_PER_MS
 from durable_mini.world import World
@@ -99,11 +99,11 @@ class Scenario:
         if not self.must_strike:
             return None
         struck = [event.detail for event in trace.events(kind="fault.injected")]
-        for fault in FaultPlan.parse(self.faults.format(object=OBJECT)):
+        for fault in FaultPlan.parse(self.faults.format(object=f"Ledger/{OBJECT}")):
             if not any(_is_of(fault, detail) for detail in struck):
                 return f"The fault never struck: {_why_not(fault, trace)}"
             felt = trace.events(kind=("alarm.failed", "request.failed"))
-            if fault.what in (RAISE, REFUSE) and findings.not_awaited(trace) and not felt:
+            if fault.what in (RAISE_AFTER, REFUSE) and findings.not_awaited(trace) and not felt:
                 return f"So the fault ({fault.what} the call) reached nobody."
         return None
 
@@ -165,20 +165,19 @@ def _class_attributes(cls: type) -> Iterator[Callable[[], None]]:
 
 def _is_of(fault: Fault, detail: Mapping[str, Any]) -> bool:
     """Whether this is what the trace tells of ``fault`` when it strikes."""
-    if fault.what in (RAISE, REFUSE):
-        after = f"{fault.activity}/effect#{fault.effect}"
-        return (detail.get("what"), detail.get("after")) == (fault.what.removesuffix(" after"), after)
+    if fault.point is not None and detail.get("at") != fault.point.here:
+        return False
     return detail.get("what") == fault.what
 
 
 def _why_not(fault: Fault, trace: Trace) -> str:
     """Why ``fault`` never struck, and what follows."""
-    if fault.what not in (RAISE, REFUSE):
+    if fault.what not in (RAISE_AFTER, REFUSE):
         return f"{fault}."
     calls = trace.events(kind="effect.called")
     others = f"; the first one was made by {calls[0].detail.get('by')}" if calls else ""
     return (
-        f"it waits for the first call that the first run of alarm() makes ({fault.activity}/effect#{fault.effect}), "
+        f"it waits for the first call that the first run of alarm() makes ({fault.activity}/effect#{fault.number}), "
         f"and that run made none{others}. So this plan shows nothing yet."
     )
 
@@ -231,9 +230,9 @@ def _why(trace: Trace, end: float) -> str:
             reasons.append(f"at {at} the process died, and all memory with it")
         elif event.kind == "object.evicted" and event.t / US_PER_MS < end:
             reasons.append(f"at {at} the object left memory")
-        elif event.detail.get("what") in ("raise", "refuse"):
+        elif event.detail.get("what") in (RAISE_AFTER, REFUSE):
             failed = (
-                "the handler failed after its effect" if event.detail["what"] == "raise" else "its call was refused"
+                "the handler failed after its effect" if event.detail["what"] == RAISE_AFTER else "its call was refused"
             )
             reasons.append(f"at {at} {failed}")
     runs = trace.events(kind="alarm.dispatched")

@@ -14,6 +14,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from durable_mini.faults import RAISE_AFTER
+
 if TYPE_CHECKING:
     from durable_mini.faults import Fault
     from durable_mini.trace import Event, Scalar
@@ -177,7 +179,7 @@ def event(one: Event, start_ms: int) -> str:
     if family == "fault":
         if what == "missed":
             return f"fault {detail.get('what')} did nothing: {why(detail)}"
-        return f"fault: {detail.get('what')}" + (f" after {detail['after']}" if "after" in detail else "")
+        return _fault(detail)
     return {
         "gate.closed": "gate closed by blockConcurrencyWhile",
         "gate.opened": "gate opened",
@@ -189,6 +191,13 @@ def event(one: Event, start_ms: int) -> str:
         "process.stopped": "process stopped: all memory is gone",
         "process.started": "process started: stored alarms are loaded",
     }.get(kind, kind)
+
+
+def _fault(detail: Mapping[str, Scalar]) -> str:
+    what = str(detail.get("what", ""))
+    if "at" not in detail:
+        return f"fault: {what}"
+    return f"fault: {what} {detail['at']}" if what == RAISE_AFTER else f"fault at {detail['at']}: {what}"
 
 
 def _request(what: str, detail: Mapping[str, Scalar]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.clock import Date
-from durable_mini.faults import EVICT, RAISE, RESTART, FaultPlan
+from durable_mini.faults import EVICT, RAISE_AFTER, RESTART, FaultPlan
 from durable_mini.figures import words
 from durable_mini.figures.layout import Landmark
 from durable_mini.figures.recorded import Recording
@@ -123,10 +123,10 @@ def _horizon_ms(values: Values, plan: FaultPlan) -> int:
         longest = max(longest, 2 * int(values["lease_a"]) + int(values["renew_after"]))
     if values["policy"] == CONSTRUCTOR:  # short leases: until the alarm was due once; long ones: until it was due again
         longest = max(longest + 1_500, CONSTRUCTOR_MS + 1_500 if longest < CONSTRUCTOR_MS / 2 else 2 * CONSTRUCTOR_MS)
-    if any(fault.what == RAISE for fault in plan):
+    if any(fault.what == RAISE_AFTER for fault in plan):
         soonest = min(int(values[setting]) + at_ms for setting, at_ms in _LEASES.values() if values[setting])
         longest = max(longest, soonest + 2_650)
-    longest = max([longest, *(int(fault.at_ms + fault.downtime_ms) for fault in plan)])
+    longest = max([longest, *(int(fault.at_ms + fault.ms) for fault in plan)])
     step = next(step for step in (100, 250, 500, 1_000, 2_500, 5_000, 10_000) if longest * 1.1 / step <= 24)
     return -(-int(longest * 1.1) // step) * step
 
@@ -577,7 +577,7 @@ _NO_RECORDING: Final = (
 
 
 def _recorded(values: Values, plan: FaultPlan) -> Overlay:
-    others = [fault for fault in plan if fault.what != RAISE]
+    others = [fault for fault in plan if fault.what != RAISE_AFTER]
     as_recorded = (
         values["policy"] == ONLY_EARLIER and values["lease_a"] == 300 and not values["lease_c"] and not values["renew"]
     )
@@ -635,7 +635,7 @@ lab: Final = Lab(
                off="automatic", more=True, help="how long the world runs"),
     ),
     faults=(
-        FaultButton("raise", "raise after the effect", RAISE, _raise_after_effect,
+        FaultButton("raise", "raise after the effect", RAISE_AFTER, _raise_after_effect,
                     "the first run raises once the first lease has been revoked"),
         FaultButton("evict", "evict at the cursor", EVICT, _evict,
                     f"the object leaves memory, if it is idle then; {_AFTER}", at_cursor=True),

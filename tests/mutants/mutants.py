@@ -288,8 +288,8 @@ _COUNTING = [
     Mutant(
         "constructor failure counted",
         "record.py",
-        "self.realm.scheduler.finished(self.label, Outcome(retry=True, counts=False, message=told))",
-        "self.realm.scheduler.finished(self.label, Outcome(retry=True, counts=True, message=told))",
+        "scheduler.finished(self.label, Outcome(retry=True, counts=False, message=told))",
+        "scheduler.finished(self.label, Outcome(retry=True, counts=True, message=told))",
         "a constructor that fails at dispatch is retried uncounted: (b) 4, (e) 5",
         (
             *_in("test_instance.py", "test_a_constructor_that_fails_at_alarm_dispatch_is_retried_uncounted"),
