@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from durable_mini import errors
 from durable_mini.errors import Error
 from durable_mini.faults import (
+    AT_ALARM,
     AT_CALL,
     AT_EFFECT,
     AT_TURN,
@@ -99,7 +100,8 @@ class Points:
     def fails_to_start(self, activity: str) -> bool:
         """Whether a call fails before anything of it has run; alarms are told apart where they are dispatched."""
         point = Point(self._instance.label, activity)
-        return self._passes(point, AT_CALL) and self.strikes(point, INFRASTRUCTURE) is not None
+        offers = AT_ALARM[1:] if activity.startswith("alarm#") else AT_CALL
+        return self._passes(point, offers) and self.strikes(point, INFRASTRUCTURE) is not None
 
     def raises(self, activity: str) -> Error | None:
         """What an activity raises at its end, when all its work is done."""

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 WATCHED_ROWS: Final = 20
 """Rows of a watched query that one event of the trace shows."""
 
+STORED_ALARM: Final = "alarm"
+"""In place of a watched query: one row with the alarm that is stored, in ms since the epoch."""
+
 
 class Record:
     """One object: what lasts while its instances come and go."""
@@ -60,6 +63,7 @@ class Record:
             unit=self._random,
             interrupted=lambda: loop.interrupted,
             record=None if loop.trace is None else self.note,
+            reverse_unordered_selects=self.realm.reverse_unordered_selects,
         )
         self.store = KeyValue(self.database)
         try:
@@ -130,7 +134,7 @@ class Record:
         self.seen_generation = self.database.generation
         for name, sql in self.realm.watch.items():
             try:
-                rows = self.database.own(sql).fetchall()
+                rows = [(self.slot.committed,)] if sql == STORED_ALARM else self.database.own(sql).fetchall()
             except errors.Error:
                 continue  # no such table yet
             shown = json.dumps(rows[:WATCHED_ROWS], default=lambda blob: f"{len(blob)} bytes")
@@ -201,7 +205,7 @@ class Record:
 
     def _abandon(self, scheduled: int, error: Exception | None) -> None:
         if error is None and self.slot.abandon(scheduled):
-            self.commit(lambda _: None)
+            self.commit(lambda _: self.look())
 
     def start(self) -> Instance:
         """Bring an instance into memory; it is dead already if its constructor raised."""
