@@ -20,6 +20,7 @@ from durable_mini.faults import (
     INFRASTRUCTURE,
     LOSE_REPLY,
     RAISE,
+    RAISED,
     RESTARTS,
     Fault,
     Injector,
@@ -106,7 +107,7 @@ class Points:
     def raises(self, activity: str) -> Error | None:
         """What an activity raises at its end, when all its work is done."""
         point = Point(self._instance.label, activity)
-        return None if self.strikes(point, RAISE) is None else Error(f"fault: raised at the end of {activity}")
+        return None if self.strikes(point, RAISE) is None else Error(f"{RAISED}raised at the end of {activity}")
 
     def loses_reply(self, activity: str) -> bool:
         """Whether the reply of a call is lost on its way."""

@@ -131,11 +131,11 @@ class NothingOverdue:
         for label, (event, rows) in last.items():
             for row in rows:
                 due = (row[self._column] - run.trace.start_ms) * US_PER_MS
-                if due <= end.t:
+                if run.idle or due <= end.t:  # with nothing left to happen it stays, due or not
                     alarm = _last_alarm(run, label)
                     still = "no alarm is set" if alarm is None else f"the alarm, set to {_at(alarm)}, does not ring"
                     return Conflict(
-                        f"{row[0]} is in {self._rows} for ever: it was due at {_at(due)}, and {still}.", (event, end)
+                        f"{row[0]} stays in {self._rows} for ever: it is due at {_at(due)}, and {still}.", (event, end)
                     )
         return None
 
