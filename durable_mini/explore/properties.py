@@ -106,8 +106,28 @@ class NothingLost:
                     f"{said} and due at {_at(due)}, but {key} was {verb} only before that, at {_at(of_key[-1].t)}.",
                     (of_key[-1], told),
                 )
-            return Conflict(f"{said}, and its effect, due at {_at(due)}, never took place.", (told, run.trace[-1]))
+            gone = _row_gone(run, key)
+            if gone is None:
+                return Conflict(f"{said}, and its effect, due at {_at(due)}, never took place.", (told, run.trace[-1]))
+            name, event = gone
+            return Conflict(
+                f"{said}, its row left {name} at {_at(event.t)}, and its effect, due at {_at(due)}, never took place.",
+                (told, event),
+            )
         return None
+
+
+def _row_gone(run: Run, key: str) -> tuple[str, Event] | None:
+    """When the last row of ``key`` was deleted, and from which watched rows."""
+    found: tuple[str, Event] | None = None
+    for name, changes in run.rows.items():
+        there = False
+        for event, rows in changes:
+            is_there = any(key in map(str, row) for row in rows)
+            if there and not is_there and (found is None or event.seq > found[1].seq):
+                found = (name, event)
+            there = is_there
+    return found
 
 
 class NothingOverdue:

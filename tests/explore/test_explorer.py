@@ -53,7 +53,8 @@ def test_swapped_lines_are_found_with_one_fault_and_a_story_that_names_both_mome
     assert verdict.run is not None
     assert str(verdict.run.plan) == "DeletesFirst/tenant-42/alarm#0/effect#0: crash before"
     assert verdict.story.replace("\u00a0", " ") == (
-        "grant(lease-a) was acknowledged at 0 ms, and its effect, due at 300 ms, never took place. What struck: at "
+        "grant(lease-a) was acknowledged at 0 ms, its row left leases at 301 ms, and its effect, due at 300 ms, never "
+        "took place. What struck: at "
         "301 ms, outside call 1 of alarm#0: the object crashed before it left."
     )
 
@@ -216,6 +217,14 @@ def test_a_lease_left_over_is_named_with_the_alarm_that_is_not_set() -> None:
 
 
 # -- replaying ---------------------------------------------------------------------------------------------------
+
+
+def test_in_a_notebook_the_story_is_a_picture_with_the_text_in_its_place_elsewhere() -> None:
+    broken = explore(three_leases(DeletesFirst), LEASES)._repr_mimebundle_()
+    assert broken["text/plain"].startswith("broken: nothing acknowledged is lost, by:")
+    assert "in conflict" in broken["image/svg+xml"]
+    assert "1: grant replied" in broken["image/svg+xml"]
+    assert list(explore(three_leases(), LEASES, depth=0)._repr_mimebundle_()) == ["text/plain"]
 
 
 def test_a_token_makes_the_same_run_again() -> None:
