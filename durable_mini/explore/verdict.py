@@ -166,7 +166,7 @@ def told_around(run: Run, conflict: Conflict) -> str:
         before = place
         event = telling[place]
         mark = "✕" if event.seq in marked else "⚡" if event.seq in faults else " "
-        rows.append((mark, words.whole_ms(event.t), words.event(event, run.trace.start_ms)))
+        rows.append((mark, words.whole_ms(event.t), words.in_story(event, run.trace.start_ms)))
     if before + 1 < len(telling):
         rows.append(("", "⋯", ""))
     width = max(len(row[1]) for row in rows)

@@ -22,7 +22,8 @@ def landmarks(conflict: Sequence[Event], start_ms: int) -> list[Landmark]:
     """The events in conflict as moments of a lane of their own, numbered in order of time."""
     ordered = sorted(conflict, key=lambda event: event.seq)
     return [
-        Landmark(event.t, LANE, f"{number}: {words.event(event, start_ms)}") for number, event in enumerate(ordered, 1)
+        Landmark(event.t, LANE, f"{number}: {words.in_story(event, start_ms)}")
+        for number, event in enumerate(ordered, 1)
     ]
 
 

@@ -194,6 +194,13 @@ def event(one: Event, start_ms: int) -> str:
     }.get(kind, kind)
 
 
+def in_story(one: Event, start_ms: int) -> str:
+    """An event where it stands alone: of a commit that changed watched rows, the rows that it left."""
+    if one.kind != "storage.rows":
+        return event(one, start_ms)
+    return f"{one.detail['of']} now: {at(rows(str(one.detail['rows']), start_ms), one.t)}"
+
+
 _STRUCK: Final = {
     faults.REFUSE: "its connection was refused",
     faults.LOSE_ANSWER: "its answer was lost on the way",
