@@ -88,6 +88,7 @@ class Lab {
     const speeds = [["0.1", "× 0.1"], ["0.5", "× 0.5"], ["1", "× 1"], ["4", "× 4"], ["20", "× 20"]];
     this.speed = element("select", { "aria-label": "speed", className: "dm-speed" }, ...speeds.map(([value, text]) => element("option", { value }, text)));
     this.speed.value = "1";
+    this.chart = element("div", { className: "dm-chart", hidden: true });
     this.story = element("p", { className: "dm-story" });
     this.trouble = element("p", { className: "dm-trouble", role: "alert" });
     this.plan = element("code");
@@ -114,7 +115,7 @@ class Lab {
         button("previous event", "◀|", step(-1)), this.play, button("next event", "|▶", step(1)),
         this.scrub, this.count, this.clock, this.speed),
       this.body,
-      this.story, this.trouble,
+      this.chart, this.story, this.trouble,
       element("div", { className: "dm-plan" }, element("span", { className: "dm-soft" }, "fault plan"), this.plan, this.undo, this.copy),
       this.code, this.live,
     );
@@ -140,6 +141,7 @@ class Lab {
         plan: (rest.plan ?? this.run.plan).join("\n"),
         seed: rest.seed ?? this.run.seed,
         press: rest.press ?? null,
+        option: rest.option ?? null,
         at_ms: this.t / 1000,
         reply: this.waiting,
       });
@@ -214,13 +216,24 @@ class Lab {
     this._show(this.trouble, run.trouble && `✕ ${run.trouble}`);
     this.plan.textContent = planOf(run);
     // the button goes away with the last fault, and keyboard focus must not be lost with it
-    if (undone && !run.plan.length) (this.controls.chipOf(before.pressed, run.pressed) ?? this.plot).focus();
+    if (undone && !run.plan.length) (this.controls.controlOf(before.pressed, run.pressed) ?? this.plot).focus();
     this.undo.hidden = run.plan.length === 0;
     this.code.value = run.code;
+    this._draw(run.chart);
     this.seen = new Map();
     this._redraw();
     if (this.touched) this._goAt(Math.min(t, run.layout.end));
     else this._goTo(run.cursor);
+  }
+
+  // The chart, and the same as text for who wants to read it.
+  _draw(chart) {
+    this.chart.hidden = !chart;
+    if (!chart) return this.chart.replaceChildren();
+    const open = this.chart.querySelector("details")?.open ?? false;
+    this.chart.innerHTML = chart[0];
+    const text = element("pre", {}, chart[1]);
+    this.chart.append(element("details", { open }, element("summary", {}, "the chart as a table"), text));
   }
 
   _show(line, text) {

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.figures.layout import MOST_EVENTS, Layout, as_columns, deltas, layout
 from durable_mini.figures.palette import GLYPHS, STYLES
+from durable_mini.figures.series import IN_PAGE
 from durable_mini.figures.state import Column, columns, settled
+from durable_mini.labs.settings import FaultChoice
 
 if TYPE_CHECKING:
     from durable_mini.figures.recorded import Recording
@@ -82,6 +84,7 @@ def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int) -> dict[s
     cursor = min(opening(lab, outcome), drawn.events - 1)
     steps = [event.seq for event in outcome.trace if event.kind not in NO_STEP and event.seq < drawn.events]
     recording = overlay.recording
+    chart = lab.chart(outcome)
     return {
         "reply": reply_to,
         "layout": as_columns(drawn),
@@ -98,10 +101,22 @@ def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int) -> dict[s
         "settings": dict(outcome.values),
         "seed": outcome.seed,
         "plan": [str(fault) for fault in outcome.plan],
-        "pressed": [button.name for button in lab.faults if button.pressed(outcome.plan)],
+        "pressed": _in_use(lab, outcome),
         "code": lab.code(faults=outcome.plan, seed=outcome.seed, **outcome.values),
         "subtitle": subtitle(lab, outcome),
+        "chart": None if chart is None else [chart.svg(IN_PAGE), chart.text],
         "digest": outcome.trace.digest[:16],
+    }
+
+
+def _in_use(lab: Lab, outcome: Outcome) -> dict[str, Any]:
+    """For each fault control by name: whether the button is pressed, or which option is chosen."""
+    moment = lab.moment(outcome, 0)
+    return {
+        one.name: one.chosen(outcome.plan, moment)
+        if isinstance(one, FaultChoice)
+        else one.pressed(outcome.plan, moment)
+        for one in lab.faults
     }
 
 
@@ -150,9 +165,7 @@ def description(lab: Lab) -> dict[str, Any]:
         "title": lab.title,
         "seed": type(lab).seed,
         "settings": [setting.described() for setting in lab.shown_settings],
-        "faults": [
-            {"name": one.name, "label": one.label, "help": one.help, "at_cursor": one.at_cursor} for one in lab.faults
-        ],
+        "faults": [one.described() for one in lab.faults],
         "styles": {
             kind: [style.tone, style.glyph, style.fill, style.dashed, style.weight] for kind, style in STYLES.items()
         },

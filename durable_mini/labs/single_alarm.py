@@ -14,7 +14,7 @@ from durable_mini.figures.recorded import Recording
 from durable_mini.figures.state import Mode, Reader
 from durable_mini.http import fetch
 from durable_mini.labs.lab import Lab, Outcome, Overlay, Run, Verdict
-from durable_mini.labs.settings import Choice, FaultButton, Moment, Slider, Toggle, Values
+from durable_mini.labs.settings import Choice, FaultButton, Slider, Toggle, Values
 from durable_mini.objects import DurableObject
 
 if TYPE_CHECKING:
@@ -604,18 +604,6 @@ _STOPS: Final = (50, 100, 150, 200, 250, 300, 400, 500, 750, 1_000, 1_500, 2_000
 _AFTER: Final = "it strikes after everything of the cursor's instant, commits included; press again to take it out"
 
 
-def _raise_after_effect(plan: FaultPlan, moment: Moment) -> FaultPlan:
-    return plan.raise_after_effect(moment.object, "alarm#0", 0)
-
-
-def _evict(plan: FaultPlan, moment: Moment) -> FaultPlan:
-    return plan.evict(moment.object, moment.after_ms)
-
-
-def _restart(plan: FaultPlan, moment: Moment) -> FaultPlan:
-    return plan.restart(moment.after_ms, downtime_ms=1_000)
-
-
 lab: Final = Lab(
     name="single_alarm",
     title="One alarm",
@@ -635,12 +623,12 @@ lab: Final = Lab(
                off="automatic", more=True, help="how long the world runs"),
     ),
     faults=(
-        FaultButton("raise", "raise after the effect", RAISE_AFTER, _raise_after_effect,
+        FaultButton("raise", "raise after the effect", "{object}/alarm#0/effect#0: raise after",
                     "the first run raises once the first lease has been revoked"),
-        FaultButton("evict", "evict at the cursor", EVICT, _evict,
-                    f"the object leaves memory, if it is idle then; {_AFTER}", at_cursor=True),
-        FaultButton("restart", "restart at the cursor", RESTART, _restart,
-                    f"the process dies and is away for 1 s; {_AFTER}", at_cursor=True),
+        FaultButton("evict", "evict at the cursor", "at {at} ms: evict {object}",
+                    f"the object leaves memory, if it is idle then; {_AFTER}"),
+        FaultButton("restart", "restart at the cursor", "at {at} ms: restart, away for 1000 ms",
+                    f"the process dies and is away for 1 s; {_AFTER}"),
     ),
     class_of=lambda values: _CLASSES[str(values["policy"])],
     class_setting="policy",

@@ -81,7 +81,8 @@ class LabWidget(anywidget.AnyWidget):
         lab = self._lab
         plan = FaultPlan.parse(str(content.get("plan", "")))
         if content.get("press"):
-            plan = lab.press(str(content["press"]), plan, float(content["at_ms"]), self._outcome)
+            pressed, option = str(content["press"]), str(content.get("option") or "")
+            plan = lab.press(pressed, plan, float(content["at_ms"]), self._outcome, option)
         self._outcome = lab.outcome(faults=plan, seed=_seed(content["seed"]), **dict(content["settings"]))
         return picture(lab, self._outcome, content.get("reply"))
 
