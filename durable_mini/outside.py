@@ -120,10 +120,10 @@ class OutsideCalls:
         going = (effect, call, lost)
         if call.answer is REFUSED:
             instance.note("effect.lost", effect.detail)
-            loop.at(loop.now + call.half_us, self._is_refused, effect)
+            loop.at(loop.now + call.there_us, self._is_refused, effect)
             return
-        loop.at(loop.now + call.half_us, self._applies, going)
-        loop.at(loop.now + 2 * call.half_us, self._is_answered, going)
+        loop.at(loop.now + call.there_us, self._applies, going)
+        loop.at(loop.now + call.there_us + call.back_us, self._is_answered, going)
 
     def _change(self, point: Point, call: Treatment) -> bool:
         """What the fault plan makes of a call; whether its answer gets lost."""
@@ -136,7 +136,9 @@ class OutsideCalls:
             call.answer = Answer(answered.status)
         slowed = points.strikes(point, SLOW)
         if slowed is not None:
-            call.half_us += round(slowed.ms * US_PER_MS / 2)
+            half_us = round(slowed.ms * US_PER_MS / 2)
+            call.there_us += half_us
+            call.back_us += half_us
         return points.strikes(point, LOSE_ANSWER) is not None
 
     def _dies(self, effect: Effect, crash: str) -> bool:

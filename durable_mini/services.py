@@ -48,6 +48,9 @@ class Answer(NamedTuple):
     latency_ms: float | None = None
     """How long it takes; None: as long as the service takes."""
 
+    effect_ms: float | None = None
+    """When it takes effect, in ms after the call was made; None: half-way."""
+
 
 Behaviour = int | str | Answer
 """A status, ``"refuse"`` (nobody takes the connection), ``"lose answer"`` (it takes effect, and nobody is told), or an
@@ -174,7 +177,7 @@ class Ledger(list[Entry]):
 class Treatment:
     """What becomes of one call at a service; faults change it before it is carried out."""
 
-    __slots__ = ("_service", "answer", "by", "half_us", "number", "request", "response")
+    __slots__ = ("_service", "answer", "back_us", "by", "number", "request", "response", "there_us")
 
     def __init__(self, service: ServiceAtWork, request: Request, by: str, number: int) -> None:
         self._service = service
@@ -182,8 +185,8 @@ class Treatment:
         self.by = by
         self.number = number
         self.answer = service.service.usual
-        self.half_us = 0
-        """How long it takes to get there, and the answer to come back, in µs."""
+        self.there_us = self.back_us = 0
+        """How long it takes to take effect, and from then on to be answered, in µs."""
         self.response: Response | None = None
         """What is answered; None before it has been there, and if the answer is lost."""
 
@@ -222,7 +225,9 @@ class ServiceAtWork:
         if self._fails is not None and self._fails() < service.failures:
             answer = Answer(500, {"error": "internal server error"})
         latency = self._latency(self.host) if answer.latency_ms is None else answer.latency_ms
-        call.answer, call.half_us = answer, round(latency * US_PER_MS / 2)
+        there = latency / 2 if answer.effect_ms is None else answer.effect_ms
+        call.answer = answer
+        call.there_us, call.back_us = round(there * US_PER_MS), round((latency - there) * US_PER_MS)
         return call
 
     def carry_out(self, call: Treatment, t: int) -> Entry:
