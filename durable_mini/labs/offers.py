@@ -285,7 +285,7 @@ _ENDS: Final = frozenset({"request.replied", "request.failed", "alarm.succeeded"
 _PLAIN: Final[dict[str, str]] = {
     REFUSE: "the connection is refused, nothing happens outside",
     CRASH_BEFORE: "the object crashes before the call leaves",
-    CRASH_APPLIED: "the object crashes once it has happened outside, before the answer",
+    CRASH_APPLIED: "the object crashes once it has happened, before the answer",
     CRASH_ANSWERED: "the object crashes as the answer arrives",
     LOSE_ANSWER: "it happens outside, and the answer is lost",
     RAISE_AFTER: "the code raises once the answer is there",
@@ -307,7 +307,7 @@ _WITH_DETAIL: Final[dict[str, Callable[[Fault], str]]] = {
 
 _WHERE: Final = {
     RESTARTS[CRASH_BEFORE]: "before the call leaves",
-    RESTARTS[CRASH_APPLIED]: "once it has happened outside",
+    RESTARTS[CRASH_APPLIED]: "once it has happened",
     RESTARTS[CRASH_ANSWERED]: "as the answer arrives",
     RESTARTS[CRASH_BEFORE_COMMIT]: "at the end of this turn",
     RESTARTS[CRASH_AFTER_COMMIT]: "once this turn is stored",

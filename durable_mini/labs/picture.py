@@ -41,7 +41,7 @@ def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit:
         until=outcome.until_us,
         phrases=phrases,
         limit=limit,
-        landmarks=lab.landmarks(outcome),
+        landmarks=outcome.once(lab.landmarks),
         unreached=outcome.unreached,
         effects=lab.effects(outcome.trace),
     )
@@ -57,7 +57,7 @@ def landmark_stops(lab: Lab, outcome: Outcome, drawn: Layout) -> list[tuple[int,
     """Where the cursor stops beside events: the moment, the event before it, and what the table says there."""
     times = [event.t for event in outcome.trace][: drawn.events]
     stops = []
-    for one in lab.landmarks(outcome):
+    for one in outcome.once(lab.landmarks):
         t = one.t if one.lane else drawn.end
         before = bisect_left(times, t) if one.lane else len(times)
         if t <= drawn.end:
@@ -87,13 +87,14 @@ def refusal(sentence: str, reply_to: object = None, *, stopped: bool = False, fi
 
 def offered(outcome: Outcome, index: int, reply_to: object = None) -> str:
     """The message with the faults that fit event ``index`` of a run."""
+    fitting = offers(outcome, index)
     event = words.event(outcome.trace[index], outcome.trace.start_ms)
     content = {
         "reply": reply_to,
         "digest": outcome.trace.digest[:16],
         "index": index,
         "event": event,
-        "offers": [list(one) for one in offers(outcome, index)],
+        "offers": [list(one) for one in fitting],
     }
     return json.dumps(content, ensure_ascii=False)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from durable_mini.labs.lab import Lab, Outcome
 
 _HERE = Path(__file__).parent
-_MODULES = ("words.js", "place.js", "timeline.js", "controls.js", "lab.js")
+_MODULES = ("words.js", "place.js", "timeline.js", "controls.js", "faults.js", "past.js", "lab.js")
 """Parts of one ES module, in the order in which they are joined."""
 
 MOST_SEED = 999_999_999
