@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from durable_mini import errors
 from durable_mini.errors import Error
 from durable_mini.faults import (
-    AT_ALARM,
     AT_CALL,
     AT_EFFECT,
     AT_TURN,
@@ -105,8 +104,7 @@ class Points:
     def call_fails(self, activity: str) -> bool:
         """Whether a call fails before anything of it has run."""
         point = Point(self._instance.label, activity)
-        offers = AT_ALARM[1:] if activity.startswith("alarm#") else AT_CALL
-        return self._passes(point, offers) and self.strikes(point, INFRASTRUCTURE) is not None
+        return self._passes(point, AT_CALL) and self.strikes(point, INFRASTRUCTURE) is not None
 
     def alarm_fails(self, activity: str) -> bool:
         """Whether a run of the alarm fails before anything of it has run; its point was passed when it came due."""
