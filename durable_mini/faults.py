@@ -23,6 +23,9 @@ from typing import Final, NamedTuple, Self
 from durable_mini import errors
 from durable_mini.limits import LATENCY_MAX_MS, LATENESS_MAX_MS
 
+RAISED: Final = "fault: "
+"""How the message of an error begins that a fault raises in a learner's code."""
+
 # around a call to the outside world
 RAISE_AFTER: Final = "raise after"
 REFUSE: Final = "refuse"
@@ -321,7 +324,7 @@ class Injector:
         for index, fault in enumerate(plan):
             if fault.point is not None:
                 self._left.setdefault(fault.point, []).append(index)
-        self._struck: set[int] = set()
+        self._struck: dict[int, int] = {}
         self.passed: list[Passed] = []
         """Every point of the run so far, in order."""
 
@@ -340,7 +343,11 @@ class Injector:
 
     def strike(self, index: int) -> None:
         """Note that fault ``index`` of the plan has struck."""
-        self._struck.add(index)
+        self._struck[index] = len(self.passed)
+
+    def passed_before(self, index: int) -> int | None:
+        """How many points had been passed when fault ``index`` struck; None if it has not."""
+        return self._struck.get(index)
 
     @property
     def never_struck(self) -> list[Fault]:

@@ -450,7 +450,9 @@ class Instance:
             if not any(note.startswith("raised in ") for note in getattr(result, "__notes__", ())):
                 result.add_note(f"raised in {call}{where}, at {self.loop.now / US_PER_MS:g} ms")
         self._calls.pop(call, None)
-        self.output.hold(self._send_reply, (call, result, failed))
+        database = self.record.database
+        before = database.commits if database.in_transaction else None
+        self.output.hold(self._send_reply, (call, result, failed, before))
 
     def _copied(self, call: Call, result: Any) -> Any:
         if call.kind == "fetch":
@@ -461,8 +463,8 @@ class Instance:
             return result.copied()
         return values.clone(result, "the result of {}", str(call))
 
-    def _send_reply(self, reply: tuple[Call, Any, bool]) -> None:
-        call, result, failed = reply
+    def _send_reply(self, reply: tuple[Call, Any, bool, int | None]) -> None:
+        call, result, failed, before = reply
         if self.points is not None and self.points.loses_reply(call.activity):
             self.fail_call(call, Error(errors.NETWORK_LOST, retryable=True))
             return
@@ -471,6 +473,8 @@ class Instance:
             detail: dict[str, Scalar] = {"call": call.number, "method": call.method}
             if failed:
                 detail["message"] = errors.describe(result)
+            if before == self.record.database.commits:  # allowUnconfirmed: it did not wait
+                detail["unconfirmed"] = True
             trace.record((self.loop.now, self.label, "request.failed" if failed else "request.replied", detail))
         deliver_reply(call, result, failed)
 

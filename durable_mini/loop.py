@@ -178,6 +178,17 @@ class Loop:
         assert self._operation is None, "one thing at a time waits for the disk"
         self._operation = Operation(operation, then)
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything is still to happen, evictions apart."""
+        return self._foreground > 0
+
+    @property
+    def next_event(self) -> int:
+        """When the next event is due (µs); now if none is."""
+        due = self._due()
+        return self.now if due is None else due
+
     def once_unblocked(self, then: Callable[[], None]) -> None:
         """Go on with ``then()`` at once, or when nothing is waited for any more."""
         if self._operation is None:

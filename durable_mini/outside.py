@@ -15,6 +15,7 @@ from durable_mini.faults import (
     CRASH_BEFORE,
     LOSE_ANSWER,
     RAISE_AFTER,
+    RAISED,
     REFUSE,
     SLOW,
     Point,
@@ -181,7 +182,7 @@ class OutsideCalls:
         elif points.breaks(effect.point, CRASH_ANSWERED):
             return
         elif points.strikes(effect.point, RAISE_AFTER) is not None:
-            self._fails(effect, Error(f"fault: raised after effect {effect.number} of {effect.activity}"))
+            self._fails(effect, Error(f"{RAISED}raised after effect {effect.number} of {effect.activity}"))
         else:
             self._arrives(effect, response)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from durable_mini import errors
 from durable_mini.errors import Error
 from durable_mini.faults import (
+    AT_ALARM,
     AT_CALL,
     AT_EFFECT,
     AT_TURN,
@@ -19,6 +20,7 @@ from durable_mini.faults import (
     INFRASTRUCTURE,
     LOSE_REPLY,
     RAISE,
+    RAISED,
     RESTARTS,
     Fault,
     Injector,
@@ -103,7 +105,8 @@ class Points:
     def call_fails(self, activity: str) -> bool:
         """Whether a call fails before anything of it has run."""
         point = Point(self._instance.label, activity)
-        return self._passes(point, AT_CALL) and self.strikes(point, INFRASTRUCTURE) is not None
+        offers = AT_ALARM[1:] if activity.startswith("alarm#") else AT_CALL
+        return self._passes(point, offers) and self.strikes(point, INFRASTRUCTURE) is not None
 
     def alarm_fails(self, activity: str) -> bool:
         """Whether a run of the alarm fails before anything of it has run; its point was passed when it came due."""
@@ -112,7 +115,7 @@ class Points:
     def raises(self, activity: str) -> Error | None:
         """What an activity raises at its end, when all its work is done."""
         point = Point(self._instance.label, activity)
-        return None if self.strikes(point, RAISE) is None else Error(f"fault: raised at the end of {activity}")
+        return None if self.strikes(point, RAISE) is None else Error(f"{RAISED}raised at the end of {activity}")
 
     def loses_reply(self, activity: str) -> bool:
         """Whether the reply of a call is lost on its way."""

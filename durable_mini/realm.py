@@ -31,6 +31,7 @@ class Realm:
         commit_us: int,
         keep_alarm: bool,
         watch: dict[str, str],
+        reverse_unordered_selects: bool,
         disk: Disk | None,
         new_record: Callable[[Namespace[Any], DurableObjectId, str], Record],
         generation: int,
@@ -45,6 +46,7 @@ class Realm:
         self.commit_us = commit_us
         """How long a commit takes; 0 commits at the end of the turn, as the real runtime does."""
         self.keep_alarm = keep_alarm
+        self.reverse_unordered_selects = reverse_unordered_selects
         self.watch = watch
         """Queries by name that are run after each commit, for the trace."""
         self.disk = disk

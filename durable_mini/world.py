@@ -65,6 +65,8 @@ class World:
     watch: SQL queries by name that the runtime runs on each object after its commits; where a
         result has changed, the trace gets a ``storage.rows`` event with it.
     trace: whether to keep a trace; without one a world is about twice as fast.
+    reverse_unordered_selects: SQLite's pragma of this name: rows that no ORDER BY has sorted come in
+        the other order, so that code which relies on an order shows itself.
     path: a folder to keep the world in; without one it is in memory and ends with ``close``. A
         world that is made anew in the same folder goes on where it was: what was stored is
         there, and alarms that came due meanwhile run at once. One world at a time has it open.
@@ -85,6 +87,7 @@ class World:
         faults: FaultPlan | None = None,
         watch: Mapping[str, str] | None = None,
         trace: bool = True,
+        reverse_unordered_selects: bool = False,
         path: str | os.PathLike[str] | None = None,
         downtime_ms: float = 0,
     ) -> None:
@@ -144,6 +147,7 @@ class World:
             eviction_us=eviction,
             commit_us=commit,
             watch=dict(watch or {}),
+            reverse_unordered_selects=reverse_unordered_selects,
             keep_alarm=keep_alarm,
             disk=disk,
             new_record=new_record,
@@ -245,19 +249,22 @@ class World:
         if until >= SPAN_MAX_MS * US_PER_MS:
             raise ValueError(f"{call} would lead beyond the year 2189, the last that the platform knows.")
 
-    async def run_until_idle(self) -> None:
-        """Run the world until nothing is left to happen (evictions apart).
+    async def run_until_idle(self, within_ms: float | None = None) -> bool:
+        """Run the world until nothing is left to happen (evictions apart), for ``within_ms`` at most.
 
-        Raises a LimitError that names the object if one keeps re-arming its alarm.
+        Returns whether nothing is left. Raises a LimitError that names the object if one keeps
+        re-arming its alarm.
         """
-        scheduler = self._scheduler
+        scheduler, loop = self._scheduler, self._loop
         scheduler.watch(self.limits.alarm_runs_until_idle)
-        await _Drive(self._loop, None, lambda: scheduler.busiest is not None)
+        end = SPAN_MAX_MS * US_PER_MS if within_ms is None else loop.now + microseconds(within_ms, "run_until_idle()")
+        await _Drive(loop, None, lambda: scheduler.busiest is not None or loop.next_event > end)
         if scheduler.busiest is not None:
             raise errors.LimitError(
                 f"{scheduler.busiest} keeps re-arming its alarm: {self.limits.alarm_runs_until_idle:,} runs, no end. "
                 "Run the world with run_for(ms) instead."
             )
+        return not loop.busy
 
     def run_sync(self, awaitable: Awaitable[T]) -> T:
         """Run ``awaitable`` (a call, ``run_for``, a coroutine of yours) to its end, without an event loop."""
@@ -436,7 +443,7 @@ class World:
     def _alarm_delayed(self, label: str) -> int:
         """By how many µs the fault plan delays an alarm that is due now."""
         point = Point(label, self._find(label).next_alarm)
-        if not self.faults.passes(self._loop.now, point, AT_ALARM):
+        if not self.faults.passes(self._loop.now, point, AT_ALARM[:1]):
             return 0
         fault = self.faults.strikes(point, (DELAY,))
         if fault is None:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from durable_mini.faults import RAISE_AFTER
+from durable_mini import faults
 
 if TYPE_CHECKING:
     from durable_mini.faults import Fault
@@ -24,7 +24,8 @@ SPACE: Final = "\u00a0"  # between a number and its unit, and between thousands
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _MOMENT: Final = re.compile(f"{_OPEN}(-?\\d+){_CLOSE}")
 _YEAR_MS: Final = 366 * 86_400_000
-_PAST: Final = {"revoke": "revoked", "charge": "charged", "release": "released", "notify": "notified", "pay": "paid"}
+_PAST: Final = {"revoke": "revoked", "charge": "charged", "release": "released", "notify": "notified", "pay": "paid",
+                "confirm": "confirmed", "book": "booked"}  # fmt: skip
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -174,12 +175,13 @@ def event(one: Event, start_ms: int) -> str:
             "called": f"outside call {name} sent",
             "applied": f"{name} has taken effect outside",
             "answered": f"outside call {name} answered {detail.get('status', '')}".rstrip(),
-            "lost": f"answer to {name} lost: nobody is left to read it",
+            "queued": f"outside call {name} waits for a free connection",
+            "lost": f"answer to {name} lost",
         }.get(what, kind)
     if family == "fault":
         if what == "missed":
             return f"fault {detail.get('what')} did nothing: {why(detail)}"
-        return _fault(detail)
+        return f"fault: {struck(detail)}"
     return {
         "gate.closed": "gate closed by blockConcurrencyWhile",
         "gate.opened": "gate opened",
@@ -193,11 +195,54 @@ def event(one: Event, start_ms: int) -> str:
     }.get(kind, kind)
 
 
-def _fault(detail: Mapping[str, Scalar]) -> str:
+def in_story(one: Event, start_ms: int) -> str:
+    """An event where it stands alone: of a commit that changed watched rows, the rows that it left."""
+    if one.kind != "storage.rows":
+        return event(one, start_ms)
+    return f"{one.detail['of']} now: {at(rows(str(one.detail['rows']), start_ms), one.t)}"
+
+
+_STRUCK: Final = {
+    faults.REFUSE: "its connection was refused",
+    faults.LOSE_ANSWER: "its answer was lost on the way",
+    faults.ANSWER: "it was answered {status} instead",
+    faults.SLOW: "its answer was slowed by {ms:g} ms",
+    faults.RAISE_AFTER: "an error was raised once it was answered",
+    faults.CRASH_BEFORE: "{who} crashed before it left",
+    faults.CRASH_APPLIED: "{who} crashed once it had taken effect",
+    faults.CRASH_ANSWERED: "{who} crashed once it was answered",
+    faults.CRASH_BEFORE_COMMIT: "{who} crashed before the turn was committed",
+    faults.CRASH_AFTER_COMMIT: "{who} crashed once the turn was committed, before anything left",
+    faults.FILL_DISK: "the disk was full when the turn was committed",
+    faults.RAISE: "an error was raised at its end",
+    faults.LOSE_REPLY: "its reply was lost on the way",
+    faults.INFRASTRUCTURE: "it failed before it began: an infrastructure error",
+    faults.DELAY: "it was delayed by {ms:g} ms",
+}
+"""What a fault at a point did; ``it`` is what the point belongs to."""
+
+
+def _whose(at: str) -> str:
+    """What a fault point belongs to, in words: ``the first outside call of alarm#0``."""
+    activity, _, place = at.partition("/")
+    kind, _, number = place.partition("#")
+    if kind == "effect":
+        return f"outside call {int(number) + 1} of {activity}"
+    return f"turn {int(number) + 1} of {activity}" if kind else activity
+
+
+def struck(detail: Mapping[str, Scalar]) -> str:
+    """What a fault that struck has done: ``alarm#0: an error was raised at its end``."""
     what = str(detail.get("what", ""))
     if "at" not in detail:
-        return f"fault: {what}"
-    return f"fault: {what} {detail['at']}" if what == RAISE_AFTER else f"fault at {detail['at']}: {what}"
+        away = detail.get("downtime_ms")
+        return f"{what}, away for {away:g} ms" if isinstance(away, (int, float)) and away else what
+    who = "the object"
+    if what.startswith(faults.RESTART):
+        what = what.replace(faults.RESTART, faults.CRASH, 1)
+        who = "the process"
+    told = _STRUCK.get(what, what).format(who=who, ms=detail.get("ms") or 0, status=detail.get("status"))
+    return f"{_whose(str(detail['at']))}: {told}"
 
 
 def _request(what: str, detail: Mapping[str, Scalar]) -> str:

@@ -101,6 +101,7 @@ class Database:
         unit: Callable[[], float],
         interrupted: Callable[[], bool],
         record: Record | None,
+        reverse_unordered_selects: bool = False,
     ) -> None:
         self.limits = limits
         self.record = record
@@ -127,6 +128,7 @@ class Database:
         self._now_ms = now_ms
         self._unit = unit
         self._interrupted = interrupted
+        self._reversed = reverse_unordered_selects
         self._file = file
         self.parked = False
         """Whether its file is closed for now; :meth:`reopen` it before use."""
@@ -137,6 +139,8 @@ class Database:
         self._small = limits.database_bytes < LIMITS["database_bytes"].value  # a large one cannot be filled in memory
         self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
         self._savepoints = 0
+        self.commits = 0
+        """How many transactions were committed."""
         self._connect()
 
     def _connect(self) -> None:
@@ -161,6 +165,8 @@ class Database:
         me = weakref.ref(self)
         functions.install(connection, lambda: _here(me)._now_ms(), lambda: _here(me)._unit())
         connection.execute("PRAGMA foreign_keys = ON")
+        if self._reversed:
+            connection.execute("PRAGMA reverse_unordered_selects = ON")
         self._most_pages = max(1, limits.database_bytes // PAGE_SIZE)
         connection.execute(f"PRAGMA max_page_count = {self._most_pages + CACHED_PAGES}")
         connection.set_authorizer(guard.authorizer(lambda: _here(me)._trusted, self._switched.append))
@@ -272,6 +278,7 @@ class Database:
     def committed(self) -> None:
         """The rest of :meth:`commit`: the transaction is on the disk."""
         self.in_transaction = False
+        self.commits += 1
         if self.changed and self.record is not None:
             self.record("storage.commit", {})
 

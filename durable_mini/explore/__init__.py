@@ -1,0 +1,35 @@
+"""``explore``: every fault plan of a class, the verdict, and the smallest plan that breaks a property."""
+
+from durable_mini.explore.explorer import explore
+from durable_mini.explore.plans import KINDS
+from durable_mini.explore.properties import (
+    AlarmIsEarliest,
+    ComesToAnEnd,
+    Conflict,
+    EffectAtMostOnce,
+    NoAnswerBeforeCommit,
+    NothingLost,
+    NothingOverdue,
+    Property,
+)
+from durable_mini.explore.scenario import Run, Scenario, acknowledged, calls
+from durable_mini.explore.verdict import Verdict, replay
+
+__all__ = [
+    "KINDS",
+    "AlarmIsEarliest",
+    "ComesToAnEnd",
+    "Conflict",
+    "EffectAtMostOnce",
+    "NoAnswerBeforeCommit",
+    "NothingLost",
+    "NothingOverdue",
+    "Property",
+    "Run",
+    "Scenario",
+    "Verdict",
+    "acknowledged",
+    "calls",
+    "explore",
+    "replay",
+]

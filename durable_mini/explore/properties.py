@@ -1,0 +1,240 @@
+"""What must hold in every run: properties, and the two events that are in conflict where one does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from durable_mini.explore.scenario import acknowledged
+from durable_mini.figures import words
+from durable_mini.limits import US_PER_MS
+
+if TYPE_CHECKING:
+    from durable_mini.explore.scenario import Run
+    from durable_mini.trace import Event
+
+
+class Conflict(NamedTuple):
+    """Why a run is wrong: one sentence, and the events that contradict each other."""
+
+    sentence: str
+    events: tuple[Event, ...]
+
+
+class Property(Protocol):
+    """What must hold in every run."""
+
+    name: str
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if it holds in ``run``."""
+
+
+Key = Callable[[Mapping[str, Any]], str]
+
+
+def _at(t: int) -> str:
+    return words.whole_ms(t)
+
+
+def _by_key(run: Run, key: Key, path: str) -> dict[str, list[Event]]:
+    """The effects that took place, by what they are of."""
+    found: dict[str, list[Event]] = {}
+    for event in run.trace.events(kind="effect.applied"):
+        if path in str(event.detail["url"]):
+            found.setdefault(key(event.detail), []).append(event)
+    return found
+
+
+class EffectAtMostOnce:
+    """No effect takes place twice for one key: by default the first value of the call's JSON body.
+
+    path: only of calls whose address contains it.
+    """
+
+    name = "each effect at most once"
+
+    def __init__(self, path: str = "", key: Key = words.effect_key) -> None:
+        self._path = path
+        self._key = key
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if no key has two effects."""
+        for key, effects in _by_key(run, self._key, self._path).items():
+            if len(effects) > 1:
+                first, again = effects[:2]
+                done = words.effect_verb(first.detail, past=True)
+                times = "twice" if len(effects) == 2 else f"{len(effects)} times"
+                return Conflict(
+                    f"{key} was {done} {times}: at {_at(first.t)} by {first.detail['by']} and at {_at(again.t)} by "
+                    f"{again.detail['by']}.",
+                    (first, again),
+                )
+        return None
+
+
+class NothingLost:
+    """Every call of ``method`` that a client was told is done leads to the effect for its first argument.
+
+    ttl: which argument says after how many ms the effect is due, counted from when the call began; the
+        effect must come then or later. None: it is due at once.
+    path: where the effect goes: a part of its address.
+    """
+
+    name = "nothing acknowledged is lost"
+
+    def __init__(self, method: str, path: str = "", *, ttl: int | None = None, key: Key = words.effect_key) -> None:
+        self._method = method
+        self._path = path
+        self._ttl = ttl
+        self._key = key
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if every acknowledged call has its effect."""
+        effects = _by_key(run, self._key, self._path)
+        done = acknowledged(run, self._method)
+        last = {str(arguments[0]): (began, told, arguments) for began, told, arguments in done if arguments}
+        for key, (began, told, arguments) in last.items():
+            due = began.t if self._ttl is None else began.t + round(arguments[self._ttl] * US_PER_MS)
+            of_key = effects.get(key, [])
+            if any(effect.t >= due for effect in of_key):
+                continue
+            said = f"{self._method}({key}) was acknowledged at {_at(told.t)}"
+            if of_key:
+                verb = words.effect_verb(of_key[-1].detail, past=True)
+                return Conflict(
+                    f"{said} and due at {_at(due)}, but {key} was {verb} only before that, at {_at(of_key[-1].t)}.",
+                    (of_key[-1], told),
+                )
+            gone = _row_gone(run, key)
+            if gone is None:
+                return Conflict(f"{said}, and its effect, due at {_at(due)}, never took place.", (told, run.trace[-1]))
+            name, event = gone
+            return Conflict(
+                f"{said}, its row left {name} at {_at(event.t)}, and its effect, due at {_at(due)}, never took place.",
+                (told, event),
+            )
+        return None
+
+
+def _row_gone(run: Run, key: str) -> tuple[str, Event] | None:
+    """When the last row of ``key`` was deleted, and from which watched rows."""
+    found: tuple[str, Event] | None = None
+    for name, changes in run.rows.items():
+        there = False
+        for event, rows in changes:
+            is_there = any(key in map(str, row) for row in rows)
+            if there and not is_there and (found is None or event.seq > found[1].seq):
+                found = (name, event)
+            there = is_there
+    return found
+
+
+class NothingOverdue:
+    """When nothing is left to happen, no row is overdue.
+
+    rows: the watched query; column: where its rows hold the moment they are due, in ms since the epoch.
+    """
+
+    name = "nothing is overdue for ever"
+
+    def __init__(self, rows: str, column: int = 1) -> None:
+        self._rows = rows
+        self._column = column
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if no row is overdue at the end."""
+        last: dict[str, tuple[Event, list[Any]]] = {}
+        for event, rows in run.rows.get(self._rows, ()):
+            last[event.object] = (event, rows)
+        end = run.trace[-1]
+        for label, (event, rows) in last.items():
+            for row in rows:
+                due = (row[self._column] - run.trace.start_ms) * US_PER_MS
+                if run.idle or due <= end.t:  # with nothing left to happen it stays, due or not
+                    alarm = _last_alarm(run, label)
+                    still = "no alarm is set" if alarm is None else f"the alarm, set to {_at(alarm)}, does not ring"
+                    return Conflict(
+                        f"{row[0]} stays in {self._rows} for ever: it is due at {_at(due)}, and {still}.", (event, end)
+                    )
+        return None
+
+
+def _last_alarm(run: Run, label: str) -> int | None:
+    """The stored alarm of an object at the end, in µs since the world began."""
+    times = [rows[0][0] for event, rows in run.rows.get("alarm", ()) if event.object == label and rows]
+    return None if not times or times[-1] is None else (times[-1] - run.trace.start_ms) * US_PER_MS
+
+
+class AlarmIsEarliest:
+    """After every commit the stored alarm is set, and no later than the earliest row; none is set without rows."""
+
+    name = "the alarm is the earliest expiry"
+
+    def __init__(self, rows: str, column: int = 1) -> None:
+        self._rows = rows
+        self._column = column
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if it was so after every commit."""
+        rows: dict[str, list[Any]] = {}
+        alarms: dict[str, int | None] = {}
+        changes = sorted(
+            [(event, self._rows, of) for event, of in run.rows.get(self._rows, ())]
+            + [(event, "alarm", of) for event, of in run.rows.get("alarm", ())],
+            key=lambda change: change[0].seq,
+        )
+        for index, (event, what, of) in enumerate(changes):
+            if what == "alarm":
+                alarms[event.object] = of[0][0]
+            else:
+                rows[event.object] = of
+            following = changes[index + 1][0] if index + 1 < len(changes) else None
+            if following is not None and (following.t, following.object, following.seq) == (
+                event.t, event.object, event.seq + 1,
+            ):  # fmt: skip
+                continue  # of the same commit
+            earliest = min((row[self._column] for row in rows.get(event.object, ())), default=None)
+            alarm = alarms.get(event.object)
+            if earliest is not None and (alarm is None or alarm > earliest):
+                due = _at((earliest - run.trace.start_ms) * US_PER_MS)
+                is_set = "no alarm is" if alarm is None else "the alarm is"
+                when = "" if alarm is None else f" for {_at((alarm - run.trace.start_ms) * US_PER_MS)}"
+                return Conflict(
+                    f"After the commit at {_at(event.t)} the earliest of {self._rows} is due at {due}, and {is_set} "
+                    f"stored{when}.",
+                    (event, run.trace[min(event.seq + 1, len(run.trace) - 1)]),
+                )
+        return None
+
+
+class NoAnswerBeforeCommit:
+    """No call is answered before what it wrote is committed."""
+
+    name = "no answer before its commit"
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if every answer waited."""
+        for event in run.trace.events(kind="request.replied"):
+            if event.detail.get("unconfirmed"):
+                later = [one for one in run.trace.events(event.object, "storage.commit") if one.seq > event.seq]
+                when = f"committed only at {_at(later[0].t)}" if later else "never committed"
+                return Conflict(
+                    f"{event.detail['method']} was answered at {_at(event.t)}, and what it wrote was {when}.",
+                    (event, later[0] if later else run.trace[-1]),
+                )
+        return None
+
+
+class ComesToAnEnd:
+    """Every run comes to its end: no object re-arms its alarm for ever."""
+
+    name = "it comes to an end"
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if the run has ended by itself."""
+        if run.endless is None and run.idle:
+            return None
+        dispatched = run.trace.events(kind="alarm.dispatched")[-2:]
+        told = run.endless or f"Something was still to happen at {_at(run.trace[-1].t)}, when the run was cut off."
+        return Conflict(told, tuple(dispatched) or (run.trace[-1],))

@@ -1,0 +1,182 @@
+"""A scenario: what clients do to a world, and one complete run of it under a fault plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from durable_mini import errors
+from durable_mini.faults import RAISED, Fault, FaultPlan, Passed
+from durable_mini.limits import US_PER_MS
+from durable_mini.record import STORED_ALARM
+from durable_mini.world import World
+
+if TYPE_CHECKING:
+    from durable_mini.services import OutsideWorld
+    from durable_mini.trace import Event, Trace
+
+HORIZON_MS: Final = 600_000
+"""How long after its last call a run goes on at most, in ms: ten virtual minutes. A retry schedule is over by then."""
+
+_CHECKED_FIRST: Final = frozenset({"seed", "faults", "trace", "path"})
+
+
+@dataclass
+class Run:
+    """One complete run: what happened, and where it stood at its end."""
+
+    plan: FaultPlan
+    trace: Trace
+    passed: Sequence[Passed]
+    """The fault points that were passed, in order."""
+
+    first_struck: int | None
+    """How many points had been passed when the first fault of the plan struck; None if it did not."""
+
+    never_struck: Sequence[Fault]
+    outside: OutsideWorld
+    """The ledgers of the outside world."""
+
+    idle: bool
+    """Whether nothing was left to happen; if not, the run was cut off at its horizon."""
+
+    endless: str | None = None
+    """The object that kept re-arming its alarm, in a sentence; None if none did."""
+
+    error: Exception | None = None
+    """What the clients' code raised, beside lost connections and resets."""
+
+    @cached_property
+    def rows(self) -> dict[str, list[tuple[Event, list[Any]]]]:
+        """What the watched queries gave after each commit that changed it: the event, and the rows."""
+        found: dict[str, list[tuple[Event, list[Any]]]] = {}
+        for event in self.trace.events(kind="storage.rows"):
+            found.setdefault(str(event.detail["of"]), []).append((event, json.loads(str(event.detail["rows"]))))
+        return found
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What clients do, and the world that they do it to.
+
+    play: an async function of a world: it makes the classes known, calls objects and lets time pass.
+        A call that loses its connection, or whose object is reset, ends that client's code and is no
+        error of the scenario.
+    settings: what the world is made with (``services``, ``limits``, ``jitter``, ...).
+    watch: SQL queries by name that properties look at after each commit.
+    """
+
+    play: Callable[[World], Awaitable[Any]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    watch: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 7
+    horizon_ms: float = HORIZON_MS
+
+    def __post_init__(self) -> None:
+        if not callable(self.play):
+            raise TypeError(f"A scenario is an async function of a world, not a {type(self.play).__name__}.")
+        for name in self.settings:
+            if name in _CHECKED_FIRST:
+                raise TypeError(f"Scenario(settings={{{name!r}: ...}}): the explorer sets that; leave it away.")
+
+    def run(self, plan: FaultPlan | str = "", **more: Any) -> Run:
+        """One complete run under ``plan``."""
+        faults = FaultPlan.parse(plan) if isinstance(plan, str) else plan
+        watch = {"alarm": STORED_ALARM, **self.watch}
+        world = World(seed=self.seed, faults=faults, watch=watch, **self.settings, **more)
+        error: Exception | None = None
+        endless: str | None = None
+        idle = False
+        try:
+            try:
+                world.run_sync(self.play(world))
+            except errors.LimitError as limit:
+                endless = str(limit)
+            except Exception as raised:  # noqa: BLE001 - a learner's class may raise anything
+                error = None if _of_a_fault(raised) else raised
+            if endless is None:
+                idle, endless = _settle(world, self.horizon_ms)
+            return Run(
+                plan=faults,
+                trace=world.trace,
+                passed=world.faults.passed,
+                first_struck=world.faults.passed_before(0),
+                never_struck=world.faults.never_struck,
+                outside=world.services,
+                idle=idle,
+                endless=endless,
+                error=error,
+            )
+        finally:
+            world.run_sync(world.close())
+
+
+def _of_a_fault(error: Exception) -> bool:
+    """Whether a client was told of a fault, and not of a mistake in its own code or in the class."""
+    lost = getattr(error, "retryable", False) or getattr(error, "durableObjectReset", False)
+    return bool(lost) or errors.message_of(error).startswith(RAISED)
+
+
+def _settle(world: World, horizon_ms: float) -> tuple[bool, str | None]:
+    """Run to the end, or to the horizon: whether it was the end, and what had none."""
+    try:
+        return world.run_sync(world.run_until_idle(horizon_ms)), None
+    except errors.LimitError as limit:
+        return False, str(limit)
+
+
+def calls(cls: type[Any], name: str, *made: tuple[float, str, tuple[Any, ...]]) -> Callable[[World], Awaitable[None]]:
+    """Clients who call one object, each at its time and whatever becomes of the others.
+
+    ``calls(Ledger, "tenant-42", (0, "grant", ("lease-a", 300)), (20, "grant", ("lease-b", 600)))``
+    """
+
+    async def play(world: World) -> None:
+        objects: Any = world.namespace(cls)
+        replies = []
+        for at, method, arguments in sorted(made, key=lambda call: call[0]):
+            if world.start + at > world.now:
+                await world.run_until(world.start + at)
+            reply = getattr(objects.getByName(name), method)(*arguments)
+            reply.when_settled(lambda _: None)  # somebody listens: a failure is part of the run
+            replies.append(reply)
+        await world.run_for(0)
+
+    return play
+
+
+def acknowledged(run: Run, method: str) -> list[tuple[Event, Event, list[Any]]]:
+    """The calls of ``method`` that a client was told of as done: when begun, when answered, and with what arguments."""
+    sent: dict[Any, list[Any]] = {}
+    started: dict[Any, Event] = {}
+    found = []
+    for event in run.trace.events(kind="request"):
+        detail = event.detail
+        if detail.get("method") != method:
+            continue
+        number = detail["call"]
+        if event.kind == "request.sent":
+            sent[number] = _arguments(str(detail.get("arguments", "")))
+        elif event.kind == "request.started":
+            started[number] = event
+        elif event.kind == "request.replied" and number in started:
+            found.append((started[number], event, sent.get(number, [])))
+    return found
+
+
+def _arguments(shown: str) -> list[Any]:
+    """The plain arguments of a call, as its trace shows them."""
+    import ast
+
+    try:
+        return list(ast.literal_eval(f"({shown},)")) if shown else []
+    except (ValueError, SyntaxError):
+        return [shown]
+
+
+def ms(t: int) -> float:
+    """µs of a trace as ms."""
+    return t / US_PER_MS
