@@ -88,15 +88,16 @@ class Exploration:
             return Line(self.name, story, clean.trace, runs, verdict, clean.trace, cause=OUTLIVES)
         error = verdict.run.error
         slip = raised_by_itself(verdict.run.trace)
-        sentences = [*([f"alarm() raised {slip}."] if slip is not None else []), verdict.story]
+        own = "" if slip is None else f"alarm() raised {slip}."
+        by_slip = slip is not None and _SLIPS.match(slip) is not None
         return Line(
             self.name,
-            " ".join(sentences),
+            (f"{own} {verdict.story}" if by_slip else f"{verdict.story} {own}").strip(),
             verdict.run.trace,
             runs,
             verdict,
             clean.trace,
-            raised=error is not None or (slip is not None and _SLIPS.match(slip) is not None),
+            raised=error is not None or by_slip,
             table=verdict.table(WIDTH - TABLE_INDENT),
         )
 
