@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +50,15 @@ class Recording:
         """The same recording with a remark for its legend."""
         return replace(self, note=note)
 
+    def of(self, name: str, until_ms: float = math.inf) -> Recording:
+        """The same recording with the events of one object alone, up to a moment."""
+        events = tuple(event for event in self.events if event[1] == name and event[0] <= until_ms)
+        return replace(self, events=events, moments=_moments(events))
+
+    def only(self, lane: str) -> Recording:
+        """The same recording with the moments of one lane alone."""
+        return replace(self, moments=tuple(one for one in self.moments if one.lane == lane))
+
     def last(self, t: int) -> str:
         """The newest recorded event at ``t`` µs, in words."""
         before = [moment for moment in self.moments if moment.t <= t]
@@ -67,17 +77,22 @@ class Recording:
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Recording:
         """The recording in a program's JSON."""
-        moments = []
         events = tuple((t_ms, name, event, detail) for t_ms, name, event, detail in document["events"])
-        for t_ms, _object, event, detail in events:
-            if event == "alarm_start":
-                retries = detail.get("retryCount")
-                moments.append(Moment(t_ms * 1000, "alarm", "alarm() started" + (f", retry {retries}" * bool(retries))))
-            elif event == "alarm_throw":
-                moments.append(Moment(t_ms * 1000, "alarm", "alarm() raised"))
-            elif event == "effect":
-                moments.append(Moment(t_ms * 1000, "outside", f"effect for {_lease(detail.get('id'))}"))
-        return cls(str(document["name"]), str(document["title"]), str(document["workerd"]), events, tuple(moments))
+        return cls(str(document["name"]), str(document["title"]), str(document["workerd"]), events, _moments(events))
+
+
+def _moments(events: Iterable[tuple[int, str, str, Mapping[str, Any]]]) -> tuple[Moment, ...]:
+    """What a timeline draws of recorded events."""
+    moments = []
+    for t_ms, _object, event, detail in events:
+        if event == "alarm_start":
+            retries = detail.get("retryCount")
+            moments.append(Moment(t_ms * 1000, "alarm", "alarm() started" + (f", retry {retries}" * bool(retries))))
+        elif event == "alarm_throw":
+            moments.append(Moment(t_ms * 1000, "alarm", "alarm() raised"))
+        elif event == "effect":
+            moments.append(Moment(t_ms * 1000, "outside", f"effect for {_lease(detail.get('id'))}"))
+    return tuple(moments)
 
 
 def _lease(name: object) -> str:
