@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,9 @@ class Recording:
 
     moments: tuple[Moment, ...]
     """Those that a timeline draws."""
+
+    final: Mapping[str, Any] = field(default_factory=dict)
+    """What was stored at the end, by object: ``kv``, ``tables``, ``alarm``."""
 
     note: str = ""
     """What differs between the recorded program and the trace it is drawn over."""
@@ -78,7 +81,14 @@ class Recording:
     def parse(cls, document: Mapping[str, Any]) -> Recording:
         """The recording in a program's JSON."""
         events = tuple((t_ms, name, event, detail) for t_ms, name, event, detail in document["events"])
-        return cls(str(document["name"]), str(document["title"]), str(document["workerd"]), events, _moments(events))
+        return cls(
+            str(document["name"]),
+            str(document["title"]),
+            str(document["workerd"]),
+            events,
+            _moments(events),
+            document["final"],
+        )
 
 
 def _moments(events: Iterable[tuple[int, str, str, Mapping[str, Any]]]) -> tuple[Moment, ...]:

@@ -24,7 +24,8 @@ SPACE: Final = "\u00a0"  # between a number and its unit, and between thousands
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _MOMENT: Final = re.compile(f"{_OPEN}(-?\\d+){_CLOSE}")
 _YEAR_MS: Final = 366 * 86_400_000
-_PAST: Final = {"revoke": "revoked", "charge": "charged", "release": "released", "notify": "notified", "pay": "paid"}
+_PAST: Final = {"revoke": "revoked", "charge": "charged", "release": "released", "notify": "notified", "pay": "paid",
+                "confirm": "confirmed", "book": "booked"}  # fmt: skip
 
 
 # -- numbers --------------------------------------------------------------------------------------
