@@ -186,7 +186,7 @@ _NO_RECORDING: Final = (
 
 
 def _overlay(values: Values, plan: FaultPlan) -> Overlay:
-    raises = values["ledger"] in (CONSTRUCTOR, GRANT)
+    raises = values["policy"] in (CONSTRUCTOR, GRANT)
     given_up = int(values["down"]) >= 165 and not values["poison"] and not values["requests"] and not plan
     if not raises or not given_up:
         return Overlay(None, _NO_RECORDING)
@@ -197,7 +197,7 @@ def _overlay(values: Values, plan: FaultPlan) -> Overlay:
         return Overlay(None, "no recording at hand")
     if values["visitor"] == NOBODY:
         return Overlay(_alarm_alone(s05.of("X", _SILENT_MS)).noted(after_effect))
-    if values["visitor"] == STATUS and values["ledger"] == CONSTRUCTOR:
+    if values["visitor"] == STATUS and values["policy"] == CONSTRUCTOR:
         return Overlay(_alarm_alone(s05).noted(f"{after_effect}, and the call came at 172.5 s"))
     if values["visitor"] == POLLER and values["registered"]:
         return Overlay(_alarm_alone(s36b).noted(f"{after_effect}, and polls came at 1.2 s and 161 s"))
@@ -217,7 +217,7 @@ lab: Final = Lab(
     name="retries",
     title="An alarm that gives up",
     settings=(
-        Choice("ledger", "the ledger", CONSTRUCTOR, tuple(_CLASSES),
+        Choice("policy", "the ledger", CONSTRUCTOR, tuple(_CLASSES),
                help="who sets the alarm, and what alarm() does when a revocation fails"),
         Choice("visitor", "who comes by", NOBODY, (NOBODY, STATUS, NEW_GRANT, POLLER),
                help="a status call only looks; a poller asks the ledgers in its registry to set their alarms"),
@@ -242,8 +242,8 @@ lab: Final = Lab(
         FaultButton("restart", "restart at the cursor", "at {at} ms: restart, away for 1000 ms",
                     f"the process dies, with all counters of retries, and is away for 1 s; {_AT_CURSOR}"),
     ),
-    class_of=lambda values: _CLASSES[str(values["ledger"])],
-    class_setting="ledger",
+    class_of=lambda values: _CLASSES[str(values["policy"])],
+    class_setting="policy",
     scenario=_scenario,
     judge=verdict,
     tell=story,

@@ -229,7 +229,7 @@ def verdict(outcome: Outcome) -> Verdict:
     """How many runs, when it gave up, who woke it, and how long the rows were overdue."""
     if outcome.error is not None:
         return Verdict("bad", "the run stopped: your class raised")
-    told = Told(outcome)
+    told = outcome.once(Told)
     if not told.rows:
         return Verdict("neutral", "no lease was granted" if not grants(told.trace) else "no lease has ended yet")
     text = f"{_course(told)}: {_became(told.rows)}"
@@ -291,7 +291,7 @@ def _turning_point(told: Told) -> int | None:
 
 def story(outcome: Outcome) -> str:
     """What happened, in a sentence or two."""
-    told = Told(outcome)
+    told = outcome.once(Told)
     parts = [_main(told), *_calls_that_armed(told), *_unheard(told), *_waking(told), *_in_vain(told), *_on_record(told)]
     return "; ".join([*parts, *_struck(told), *_refused(told)]) + "."
 
@@ -421,7 +421,7 @@ def _struck(told: Told) -> list[str]:
 def _refused(told: Told) -> list[str]:
     return [
         f"{told.sent[number].detail.get('method')}() at {when(told.sent[number].t)} failed: "
-        f"{words.shortened(str(event.detail.get('message', '')), 60)}"
+        f"{words.shortened(str(event.detail.get('message', '')), 60).removeprefix('Error: ').removesuffix('.')}"
         for event in told.trace.events(kind="request.failed")
         if (number := event.detail.get("call")) in told.sent and told.sent[number].object == "client"
     ]
@@ -432,7 +432,7 @@ def _refused(told: Told) -> list[str]:
 
 def landmarks(outcome: Outcome, down_ms: int) -> list[Landmark]:
     """Where leases end, when the service is back, and what is true when the run ends."""
-    told = Told(outcome)
+    told = outcome.once(Told)
     found = [Landmark(row.end, "leases", f"{row.lease} ends") for row in told.rows]
     if 0 < down_ms * US_PER_MS <= outcome.until_us:
         found.append(Landmark(down_ms * US_PER_MS, "service", "access.example is back"))
