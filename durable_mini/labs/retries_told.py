@@ -105,6 +105,7 @@ class Told:
         self.gave_up = self.of("alarm.abandoned")
         self.sent = {event.detail.get("call"): event for event in self.trace.events(kind="request.sent")}
         self.rows = _rows(outcome)
+        self.callers = self._callers()
         self.woken = self._woken()
 
     def of(self, *kinds: str) -> list[Event]:
@@ -135,37 +136,37 @@ class Told:
                 most, last = number - first + 1, event
         return most, last
 
-    def call_of(self, event: Event) -> tuple[Event, bool] | None:
-        """The call that an event of the object belongs to, as it was sent, and whether it had not begun yet.
+    def _callers(self) -> dict[int, tuple[Event, bool]]:
+        """For each setAlarm that a call made: the call, as it was sent, and whether it had not begun yet.
 
-        What happens before it has begun is the constructor's doing. None while alarm() runs and nobody calls.
+        What happens before it has begun is the constructor's doing.
         """
-        open_calls: dict[Scalar, bool] = {}
+        found: dict[int, tuple[Event, bool]] = {}
+        waiting: dict[Scalar, bool] = {}
         in_run = False
-        for one in self.trace:
-            if one.seq >= event.seq:
-                break
-            number = one.detail.get("call")
-            if one.kind == "request.sent" and one.detail.get("to") == self.label:
-                open_calls[number] = True
-            elif one.kind == "request.started" and one.object == self.label:
-                open_calls[number] = False
-            elif one.kind in ("request.replied", "request.failed"):
-                open_calls.pop(number, None)
-            elif one.object == self.label and one.kind in ("alarm.dispatched", "alarm.succeeded", "alarm.failed"):
-                in_run = one.kind == "alarm.dispatched"
-        begun = [number for number, waits in open_calls.items() if not waits]
-        if begun:
-            return self.sent[begun[-1]], False
-        if open_calls and not in_run:
-            return self.sent[next(iter(open_calls))], True
-        return None
+        for event in self.trace:
+            number, mine = event.detail.get("call"), event.object == self.label
+            if event.kind == "request.sent" and event.detail.get("to") == self.label:
+                waiting[number] = True
+            elif event.kind == "request.started" and mine:
+                waiting[number] = False
+            elif event.kind in ("request.replied", "request.failed"):
+                waiting.pop(number, None)
+            elif mine and event.kind in ("alarm.dispatched", "alarm.succeeded", "alarm.failed"):
+                in_run = event.kind == "alarm.dispatched"
+            elif mine and event.kind == "alarm.set":
+                begun = [call for call, waits in waiting.items() if not waits]
+                if begun:
+                    found[event.seq] = self.sent[begun[-1]], False
+                elif waiting and not in_run:
+                    found[event.seq] = self.sent[next(iter(waiting))], True
+        return found
 
     def _woken(self) -> list[Woken]:
         found: list[Woken] = []
         for given_up in self.gave_up:
             after = [event for event in self.of("alarm.set") if event.seq > given_up.seq]
-            call = self.call_of(after[0]) if after else None
+            call = self.callers.get(after[0].seq) if after else None
             if call is not None and not (found and found[-1].event is after[0]):
                 sent, in_constructor = call
                 found.append(Woken(after[0], str(sent.detail.get("method")), sent.object == "client", in_constructor))
@@ -323,7 +324,7 @@ def _calls_that_armed(told: Told) -> list[str]:
     """The calls that armed an overdue row although a run of it was under way or to be tried again."""
     waking = {one.event.t for one in told.woken}
     armed = [event for event in told.of("alarm.set") if "asked" in event.detail and event.t not in waking]
-    calls = [call for call in map(told.call_of, armed) if call is not None]
+    calls = [told.callers[event.seq] for event in armed if event.seq in told.callers]
     if not calls:
         return []
     methods = sorted({str(sent.detail.get("method")) for sent, _ in calls})
