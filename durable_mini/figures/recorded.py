@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -53,10 +52,13 @@ class Recording:
         """The same recording with a remark for its legend."""
         return replace(self, note=note)
 
-    def of(self, name: str, until_ms: float = math.inf) -> Recording:
-        """The same recording with the events of one object alone, up to a moment."""
-        events = tuple(event for event in self.events if event[1] == name and event[0] <= until_ms)
-        return replace(self, events=events, moments=_moments(events))
+    def until(self, ms: float) -> Recording:
+        """The same recording up to a moment."""
+        return replace(
+            self,
+            events=tuple(event for event in self.events if event[0] <= ms),
+            moments=tuple(moment for moment in self.moments if moment.t <= ms * 1000),
+        )
 
     def only(self, lane: str) -> Recording:
         """The same recording with the moments of one lane alone."""
@@ -86,23 +88,47 @@ class Recording:
             str(document["title"]),
             str(document["workerd"]),
             events,
-            _moments(events),
+            tuple(moment for event in events if (moment := _moment(event)) is not None),
             document["final"],
         )
 
+    def of(self, name: str) -> Recording:
+        """The same recording with one object's events alone, and with what the outside service did for it.
 
-def _moments(events: Iterable[tuple[int, str, str, Mapping[str, Any]]]) -> tuple[Moment, ...]:
-    """What a timeline draws of recorded events."""
-    moments = []
-    for t_ms, _object, event, detail in events:
-        if event == "alarm_start":
-            retries = detail.get("retryCount")
-            moments.append(Moment(t_ms * 1000, "alarm", "alarm() started" + (f", retry {retries}" * bool(retries))))
-        elif event == "alarm_throw":
-            moments.append(Moment(t_ms * 1000, "alarm", "alarm() raised"))
-        elif event == "effect":
-            moments.append(Moment(t_ms * 1000, "outside", f"effect for {_lease(detail.get('id'))}"))
-    return tuple(moments)
+        In the recorded programs each object has a path of its own at the service, called as it is itself.
+        """
+        events = tuple(
+            one for one in self.events if one[1] == name or (one[1] == _SERVICE and one[3]["path"] == f"/{name}")
+        )
+        moments = tuple(moment for event in events if (moment := _moment(event)) is not None)
+        return replace(self, events=events, moments=moments)
+
+
+_SERVICE: Final = "$service"
+_ANSWERED: Final = {
+    "402": "answered 402, no effect",
+    "500": "answered 500, no effect",
+    "replayed": "key known, no effect",
+}
+_LIKEWISE: Final = {"drop": ", answer dropped", "500after": ", answered 500"}
+
+
+def _moment(event: tuple[int, str, str, Mapping[str, Any]]) -> Moment | None:
+    """What a timeline draws of a recorded event, if anything."""
+    t_ms, _object, what, detail = event
+    t = t_ms * 1000
+    if what == "alarm_start":
+        retries = detail.get("retryCount")
+        return Moment(t, "alarm", "alarm() started" + (f", retry {retries}" * bool(retries)))
+    if what == "alarm_throw":
+        return Moment(t, "alarm", "alarm() raised")
+    if what == "effect":
+        return Moment(t, "outside", f"effect for {_lease(detail.get('id'))}")
+    if what == "service_call":
+        behaviour = str(detail["behaviour"])
+        did = f"effect {detail['effects']}{_LIKEWISE.get(behaviour, '')}"
+        return Moment(t, "outside", _ANSWERED.get(behaviour, did))
+    return None
 
 
 def _lease(name: object) -> str:

@@ -196,7 +196,7 @@ def _overlay(values: Values, plan: FaultPlan) -> Overlay:
     except FileNotFoundError:
         return Overlay(None, "no recording at hand")
     if values["visitor"] == NOBODY:
-        return Overlay(_alarm_alone(s05.of("X", _SILENT_MS)).noted(after_effect))
+        return Overlay(_alarm_alone(s05.until(_SILENT_MS)).noted(after_effect))
     if values["visitor"] == STATUS and values["policy"] == CONSTRUCTOR:
         return Overlay(_alarm_alone(s05).noted(f"{after_effect}, and the call came at 172.5 s"))
     if values["visitor"] == POLLER and values["registered"]:
