@@ -30,7 +30,7 @@ COUNTS: Final = "catches, counts tries"
 _CLASSES: Final = {CONSTRUCTOR: LeaseLedger, GRANT: ArmsInGrant, AGAIN: TriesAgain, COUNTS: CountsTries}
 
 NOBODY: Final = "nobody"
-STATUS: Final = "a status call"
+LOOK: Final = "a look"
 NEW_GRANT: Final = "a new grant"
 POLLER: Final = "a poller"
 
@@ -64,8 +64,8 @@ def _scenario(run: Run) -> None:
     for number in range(1, rate * REQUESTS_S // 60 + 1):
         run.at(number * 60_000 / rate, "grant", "lease-z", OTHER_MS)
     at_ms = int(values["visit"]) * 1_000
-    if values["visitor"] == STATUS:
-        run.at(at_ms, "status")
+    if values["visitor"] == LOOK:
+        run.at(at_ms, "look")
     elif values["visitor"] == NEW_GRANT:
         run.at(at_ms, "grant", "lease-y", OTHER_MS)
     run.play(_horizon_ms(values, run.plan))
@@ -181,7 +181,7 @@ def chart(outcome: Outcome) -> Chart:
 
 _NO_RECORDING: Final = (
     "no recording for these settings; there is one for a service that is down for 165 s or longer and a ledger that "
-    "raises: with nobody, with a status call that finds a constructor that arms, and with a poller"
+    "raises: with nobody, with a look that finds a constructor that arms, and with a poller"
 )
 
 
@@ -197,7 +197,7 @@ def _overlay(values: Values, plan: FaultPlan) -> Overlay:
         return Overlay(None, "no recording at hand")
     if values["visitor"] == NOBODY:
         return Overlay(_alarm_alone(s05.until(_SILENT_MS)).noted(after_effect))
-    if values["visitor"] == STATUS and values["policy"] == CONSTRUCTOR:
+    if values["visitor"] == LOOK and values["policy"] == CONSTRUCTOR:
         return Overlay(_alarm_alone(s05).noted(f"{after_effect}, and the call came at 172.5 s"))
     if values["visitor"] == POLLER and values["registered"]:
         return Overlay(_alarm_alone(s36b).noted(f"{after_effect}, and polls came at 1.2 s and 161 s"))
@@ -219,15 +219,15 @@ lab: Final = Lab(
     settings=(
         Choice("policy", "the ledger", CONSTRUCTOR, tuple(_CLASSES),
                help="who sets the alarm, and what alarm() does when a revocation fails"),
-        Choice("visitor", "who comes by", NOBODY, (NOBODY, STATUS, NEW_GRANT, POLLER),
-               help="a status call only looks; a poller asks the ledgers in its registry to set their alarms"),
+        Choice("visitor", "who comes by", NOBODY, (NOBODY, LOOK, NEW_GRANT, POLLER),
+               help="a look only reads; a poller asks the ledgers in its registry to set their alarms"),
         Slider("down", "service down for", 165, (0, 1, 5, 20, 60, 120, 165, 300, 600), "s", off="up all the time",
                help="the service that revokes answers 503 for so long; the lease ends at 300 ms"),
         Toggle("poison", "poison row", more=True,
                help="the service is up and refuses lease-a for ever; lease-b ends 20 ms after it"),
         Slider("requests", "grants a minute", 0, (0, 1, 2, 6, 12, 30, 60), "a minute", off="none", more=True,
                help="other leases are granted meanwhile, for the first minute"),
-        Slider("visit", "status call or grant at", 172, (5, 30, 60, 100, 172, 200, 300), "s", more=True,
+        Slider("visit", "look or grant at", 172, (5, 30, 60, 100, 172, 200, 300), "s", more=True,
                help="when it comes; the runtime gives up after 126 s to 160 s"),
         Slider("poll", "poller asks every", 60, (10, 30, 60, 120), "s", more=True, help="how often the poller asks"),
         Toggle("registered", "in the registry", True, more=True,
@@ -247,7 +247,7 @@ lab: Final = Lab(
     scenario=_scenario,
     judge=verdict,
     tell=story,
-    operations={"grant": "grant", "status": "status", "poll": "ensure_alarm"},
+    operations={"grant": "grant", "look": "look", "poll": "ensure_alarm"},
     object_name=OBJECT_NAME,
     binding="LEDGER",
     others=lambda values: [Other("poller", Registry)] if values["visitor"] == POLLER else [],
@@ -257,7 +257,7 @@ lab: Final = Lab(
         "leases": "SELECT * FROM leases ORDER BY expire_at, id",
         GIVEN_UP: "SELECT id, tries FROM given_up ORDER BY id",
     },
-    phrases={"grant": "grant {0}, {1} ms", "status": "status", "poll": "ensure_alarm"},
+    phrases={"grant": "grant {0}, {1} ms", "look": "look", "poll": "ensure_alarm"},
     landmarks=_landmarks,
     expected=refused,
     recording=_overlay,

@@ -41,10 +41,9 @@ class LeaseLedger(DurableObject):
         self.sql.exec("INSERT OR REPLACE INTO leases (id, expire_at) VALUES (?, ?)", lease_id, Date.now() + ttl_ms)
         await self.ensure_alarm()
 
-    async def status(self) -> int:
-        """Look, and change nothing: how many leases there are."""
-        found: int = self.sql.exec("SELECT COUNT(*) AS n FROM leases").one().n
-        return found
+    async def look(self) -> list[str]:
+        """The leases that there are; it changes nothing."""
+        return [str(lease.id) for lease in self.sql.exec("SELECT id FROM leases ORDER BY id").toArray()]
 
     async def alarm(self, _alarm_info: Any = None) -> None:
         """Revoke what is due; the first revocation that fails ends the run."""

@@ -68,6 +68,9 @@ class Row:
     given_up: Event | None
     """The commit that put it on record as given up."""
 
+    gone: Event | None
+    """The commit that deleted its row without any of that."""
+
     until: int
 
     @property
@@ -84,6 +87,8 @@ class Row:
     @property
     def became(self) -> str:
         """What became of it, in words."""
+        if self.gone is not None:
+            return "deleted, and never revoked"
         if self.open:
             return f"overdue for {when(self.overdue)}"
         if not self.revoked:
@@ -118,11 +123,15 @@ class Told:
         return bool(self.gave_up) and not (self.woken and self.woken[-1].event.seq > self.gave_up[-1].seq)
 
     @property
+    def refusals(self) -> list[int]:
+        """The statuses of the calls that were not carried out."""
+        found = [int(event.detail.get("status") or 0) for event in self.of("effect.answered")]
+        return [status for status in found if status >= _ERROR]
+
+    @property
     def caught(self) -> bool:
         """Whether a run saw a call fail and succeeded all the same."""
-        return len(self.failed) < sum(
-            int(one.detail.get("status") or 0) >= _ERROR for one in self.of("effect.answered")
-        )
+        return len(self.failed) < len(self.refusals)
 
     @property
     def busiest(self) -> tuple[int, Event | None]:
@@ -204,10 +213,22 @@ def _rows(outcome: Outcome) -> list[Row]:
         if event.detail.get("of") == GIVEN_UP:
             for row in json.loads(str(event.detail.get("rows"))):
                 given_up.setdefault(str(row[0]), event)
-    return [
-        Row(lease, end, tuple(applied.get(lease, ())), given_up.get(lease), outcome.until_us)
-        for lease, end in ends.items()
-    ]
+    found = []
+    for lease, end in ends.items():
+        kept = lease in applied or lease in given_up
+        gone = None if kept else _deleted(trace, lease)
+        found.append(Row(lease, end, tuple(applied.get(lease, ())), given_up.get(lease), gone, outcome.until_us))
+    return found
+
+
+def _deleted(trace: Trace, lease: str) -> Event | None:
+    """The commit that deleted the row of a lease for good; None if it is there, or its table is not known."""
+    gone, there = None, False
+    for event in trace.events(kind="storage.rows"):
+        if event.detail.get("of") == "leases":
+            before, there = there, any(str(row[0]) == lease for row in json.loads(str(event.detail.get("rows"))))
+            gone = None if there else event if before else gone
+    return gone
 
 
 def refused(outcome: Outcome, failure: Event) -> bool:
@@ -266,7 +287,7 @@ def _course(told: Told) -> str:
             parts.append("nobody woke it" if len(told.gave_up) == 1 else "nobody woke it again")
         elif told.woken:
             parts.append(f"woken at {when(told.woken[-1].event.t)} by {told.woken[-1]}")
-    elif told.failed or told.caught:
+    elif runs > 1 and (told.failed or told.caught):
         parts.append("never gave up")
     return ", ".join(parts)
 
@@ -283,6 +304,9 @@ def _turning_point(told: Told) -> int | None:
     """What a run turns on that leaves a row overdue: the giving up, else the newest failure or run."""
     if told.silent:
         return told.gave_up[-1].seq
+    gone = [row.gone for row in told.rows if row.gone is not None]
+    if gone:
+        return gone[0].seq
     last = told.failed or told.runs
     return last[-1].seq if last else None
 
@@ -303,7 +327,9 @@ def _main(told: Told) -> str:
     runs, failed = len(told.runs), len(told.failed)
     if not failed:
         if told.caught:
-            return f"alarm() ran {times(runs)} and caught what went wrong"
+            statuses = words.listed([str(status) for status in sorted(set(told.refusals))])
+            calls = "1 of its calls was" if len(told.refusals) == 1 else f"{len(told.refusals)} of its calls were"
+            return f"alarm() ran {times(runs)} and never raised, although {calls} answered {statuses}"
         return f"alarm() ran {times(runs)}"
     message = str(told.failed[-1].detail.get("message", "")).removeprefix("RuntimeError: ")
     message = "by a fault" if message.startswith(f"Error: {RAISED}") else words.shortened(message, 60)

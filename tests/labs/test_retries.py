@@ -18,10 +18,10 @@ from durable_mini.labs.retries import (
     CONSTRUCTOR,
     COUNTS,
     GRANT,
+    LOOK,
     NEW_GRANT,
     NOBODY,
     POLLER,
-    STATUS,
     lab,
     rate_chart,
     recorded,
@@ -31,7 +31,7 @@ from durable_mini.labs.retries_ledgers import MOST_TRIES, CountsTries, LeaseLedg
 
 OBJECT = "LeaseLedger/t-42"
 POLICIES = (CONSTRUCTOR, GRANT, AGAIN, COUNTS)
-VISITORS = (NOBODY, STATUS, NEW_GRANT, POLLER)
+VISITORS = (NOBODY, LOOK, NEW_GRANT, POLLER)
 SEVEN = "\n".join(f"{OBJECT}/alarm#{run}/effect#0: raise after" for run in range(7))
 
 
@@ -52,8 +52,8 @@ GAVE_UP = "7 runs, gave up at 155 s, nobody woke it: lease-a overdue for 240 s"
     ("settings", "plan", "expected"),
     [
         ({}, "", f"✕ {GAVE_UP}"),
-        ({"visitor": STATUS}, "",
-         ("○ 8 runs, gave up at 155 s, woken at 172 s by status(), through the constructor: lease-a revoked 172 s "
+        ({"visitor": LOOK}, "",
+         ("○ 8 runs, gave up at 155 s, woken at 172 s by look(), through the constructor: lease-a revoked 172 s "
          "overdue")),
         ({"visitor": NEW_GRANT}, "",
          ("○ 8 runs, gave up at 155 s, woken at 172 s by grant(), through the constructor: lease-a revoked 172 s "
@@ -63,12 +63,12 @@ GAVE_UP = "7 runs, gave up at 155 s, nobody woke it: lease-a overdue for 240 s"
         ({"visitor": POLLER, "registered": False}, "", f"✕ {GAVE_UP}"),
         ({"visitor": POLLER, "poll": 10}, "",
          "✓ 10 runs, gave up at 155 s, woken at 160 s by the poller: lease-a revoked 167 s overdue"),
-        ({"policy": GRANT, "visitor": STATUS}, "", f"✕ {GAVE_UP}"),
+        ({"policy": GRANT, "visitor": LOOK}, "", f"✕ {GAVE_UP}"),
         ({"policy": GRANT, "visitor": NEW_GRANT}, "",
          "○ 8 runs, gave up at 155 s, woken at 172 s by grant(): lease-a revoked 172 s overdue"),
         ({"policy": GRANT, "visitor": POLLER}, "",
          "✓ 8 runs, gave up at 155 s, woken at 180 s by the poller: lease-a revoked 180 s overdue"),
-        ({"visitor": STATUS, "visit": 60}, "", f"✕ {GAVE_UP}"),
+        ({"visitor": LOOK, "visit": 60}, "", f"✕ {GAVE_UP}"),
         ({"policy": AGAIN}, "", "✓ 17 runs, never gave up: lease-a revoked 166 s overdue"),
         ({"policy": COUNTS}, "", "✓ 8 runs, never gave up: lease-a revoked 182 s overdue"),
         ({"policy": COUNTS, "down": 300}, "", "✓ 9 runs, never gave up: lease-a given up on record, 242 s overdue"),
@@ -143,11 +143,11 @@ def test_the_runtime_gives_up_after_seven_runs_whatever_the_jitter(seed: int) ->
             ),
         ),
         (
-            {"visitor": STATUS},
+            {"visitor": LOOK},
             "",
             (
                 "7 of 8 runs failed (answered 503), in 4 instances, each with empty memory; at 155 s the runtime "
-                "deleted the alarm, told nobody, and left the row where it was; at 172 s status() brought the object "
+                "deleted the alarm, told nobody, and left the row where it was; at 172 s look() brought the object "
                 "back into memory, and its constructor set the alarm to the overdue row, and lease-a was revoked at "
                 "172 s."
             ),
@@ -156,7 +156,8 @@ def test_the_runtime_gives_up_after_seven_runs_whatever_the_jitter(seed: int) ->
             {"policy": COUNTS, "poison": True},
             "",
             (
-                "alarm() ran 10 times and caught what went wrong; at 242 s lease-a was moved to the rows that are "
+                "alarm() ran 10 times and never raised, although 8 of its calls were answered 422; at 242 s "
+                "lease-a was moved to the rows that are "
                 "given up, where people look."
             ),
         ),
@@ -170,11 +171,11 @@ def test_stories(settings: dict[str, Any], plan: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "plan", "part"),
     [
-        ({"policy": GRANT, "visitor": STATUS}, "", "; status() came at 172 s and set no alarm."),
+        ({"policy": GRANT, "visitor": LOOK}, "", "; look() came at 172 s and set no alarm."),
         ({"policy": GRANT, "visitor": POLLER}, "", "; at 180 s the registry called ensure_alarm(), which set"),
         ({"visitor": POLLER, "registered": False}, "",
          "; the poller ran 3 times and did not ask: t-42 is not in its registry."),
-        ({"visitor": STATUS, "visit": 60}, "", "; 1 call of status() came while a retry was due, and changed nothing."),
+        ({"visitor": LOOK, "visit": 60}, "", "; 1 call of look() came while a retry was due, and changed nothing."),
         ({"requests": 60}, "",
          ("; 44 calls of grant() set the alarm to the overdue row: a run followed whose retryCount was 0, without "
          "back-off; 16 calls of grant() came while a retry was due, and changed nothing.")),
@@ -218,7 +219,7 @@ def test_where_leases_end_and_what_is_true_at_the_end() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "last_ms"),
-    [({}, 144_045), ({"visitor": STATUS}, 172_504), ({"visitor": POLLER}, 161_007), ({"policy": GRANT}, 144_045)],
+    [({}, 144_045), ({"visitor": LOOK}, 172_504), ({"visitor": POLLER}, 161_007), ({"policy": GRANT}, 144_045)],
 )
 def test_the_recording_is_drawn_where_it_fits(settings: dict[str, Any], last_ms: int) -> None:
     recording = lab.overlay(lab.outcome(**settings)).recording
@@ -229,7 +230,7 @@ def test_the_recording_is_drawn_where_it_fits(settings: dict[str, Any], last_ms:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"policy": AGAIN}, {"down": 60}, {"poison": True}, {"requests": 6}, {"policy": GRANT, "visitor": STATUS}],
+    [{"policy": AGAIN}, {"down": 60}, {"poison": True}, {"requests": 6}, {"policy": GRANT, "visitor": LOOK}],
 )
 def test_without_a_recording_a_sentence_says_so(settings: dict[str, Any]) -> None:
     assert lab.overlay(lab.outcome(**settings)).note.startswith("no recording for these settings; there is one for")
@@ -287,7 +288,7 @@ def test_a_missing_operation_is_named() -> None:
         async def grant(self, lease_id: str, ttl_ms: int) -> None:
             pass
 
-    with pytest.raises(TypeError, match="Other has no method 'status', which the lab needs to status"):
+    with pytest.raises(TypeError, match="Other has no method 'look', which the lab needs to look"):
         lab(cls=Other)
 
 
@@ -300,7 +301,7 @@ def test_a_class_without_the_tables_is_judged() -> None:
         async def ensure_alarm(self) -> None:
             await self.ctx.storage.setAlarm(Date.now() + 300)
 
-        async def status(self) -> None:
+        async def look(self) -> None:
             pass
 
         async def alarm(self) -> None:
@@ -330,10 +331,10 @@ def test_slips_of_the_learners_class_are_told() -> None:
     assert told(After).startswith("AttributeError: 'After' object has no attribute 'gone'")
 
     class Broken(LeaseLedger):
-        async def status(self) -> int:
+        async def look(self) -> list[str]:
             raise ValueError("no")
 
-    outcome = lab(cls=Broken, visitor=STATUS).outcome()
+    outcome = lab(cls=Broken, visitor=LOOK).outcome()
     assert str(lab.verdict(outcome)) == "✕ the run stopped: your class raised"
     assert lab(cls=Broken).trouble(outcome).startswith("ValueError: no (raised in")
 
@@ -342,6 +343,19 @@ def test_a_row_that_takes_the_whole_process_down_is_counted_too() -> None:
     plan = "\n".join(f"{OBJECT}/alarm#{run}/effect#0: restart once applied" for run in range(MOST_TRIES))
     outcome = lab.outcome(policy=COUNTS, faults=plan, down=600)
     assert [row for row in outcome.trace.events(kind="storage.rows") if row.detail["of"] == "given up"][-1:]
+
+
+def test_a_row_that_is_deleted_without_being_revoked_is_told() -> None:
+    class DoesNotLook(LeaseLedger):
+        async def revoke(self, lease_id: str) -> None:
+            await fetch("https://access.example/revoke", method="POST", json={"lease": lease_id})
+
+    outcome = lab(cls=DoesNotLook).outcome()
+    assert verdict(outcome) == "✕ 1 run: lease-a deleted, and never revoked"
+    assert story(outcome) == "alarm() ran once and never raised, although 1 of its calls was answered 503."
+    at = lab.verdict(outcome).at
+    assert at is not None
+    assert outcome.trace[at].kind == "storage.rows"
 
 
 # -- leaving -----------------------------------------------------------------------------------------
@@ -364,6 +378,6 @@ def test_the_lab_in_words_and_as_a_picture() -> None:
 
 
 def test_the_question_is_answered_as_the_lab_says() -> None:
-    asked = lab.outcome(visitor=STATUS)
+    asked = lab.outcome(visitor=LOOK)
     assert looked_at.answer == "b"
     assert "lease-a was revoked at" in story(asked)
