@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from durable_mini.figures import words
 from durable_mini.figures.layout import Layout, Mark, Span
 from durable_mini.figures.palette import GLYPHS, LIGHT, STYLES
-from durable_mini.figures.place import GLYPH, LEAST_SPAN, Placed, everywhere, place, text_width
+from durable_mini.figures.place import EDGE, GLYPH, LEAST_SPAN, Placed, everywhere, place, text_width
 
 if TYPE_CHECKING:
     from durable_mini.figures.series import Chart
@@ -180,7 +180,7 @@ def _timeline(picture: _Picture, drawn: Layout, top: float, cursor: int | None) 
     """Draw the timeline from ``top`` on; where it ends."""
     right = WIDTH - RIGHT
     scale = (right - LEFT) / drawn.end
-    labels = place(drawn, LEFT, right, WIDTH)
+    labels = place(drawn, LEFT, right, right + EDGE)
     middles, y = [], top
     for lane in labels:
         middles.append(y + LANE / 2)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from durable_mini.errors import describe
 from durable_mini.faults import Fault, FaultPlan, Passed
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from durable_mini.objects import Stub
     from durable_mini.promise import Promise
     from durable_mini.trace import Trace
+
+Reading = TypeVar("Reading")
 
 SIGNS: Final = {"good": "✓", "bad": "✕", "neutral": "○"}
 
@@ -73,6 +75,15 @@ class Outcome:
 
     services: OutsideWorld | None = None
     """What really happened outside; None of a run of which the trace alone is known."""
+
+    _read: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, read: Callable[[Outcome], Reading]) -> Reading:
+        """What ``read`` makes of this run; it reads the run once, however often it is asked for."""
+        if read not in self._read:
+            self._read[read] = read(self)
+        found: Reading = self._read[read]
+        return found
 
     def ledger(self, host: str) -> Ledger:
         """What really happened at ``host``, whatever its callers were told."""
@@ -324,7 +335,7 @@ class Lab:
     def verdict(self, trace: Trace | Outcome | None = None) -> Verdict:
         """The verdict on a trace; without one, on the run that the lab starts with."""
         outcome = self._judged(trace)
-        verdict = self.judge(outcome)
+        verdict = outcome.once(self.judge)
         if verdict.tone != "good" or not outcome.unreached:
             return verdict
         never = words.listed([words.unreached(fault) for fault in outcome.unreached])
@@ -334,7 +345,7 @@ class Lab:
         """What happened, in one sentence."""
         outcome = self._judged(trace)
         never = [words.unreached(fault) for fault in outcome.unreached]
-        return "; ".join([self.tell(outcome).removesuffix("."), *never]) + "."
+        return "; ".join([outcome.once(self.tell).removesuffix("."), *never]) + "."
 
     def _judged(self, trace: Trace | Outcome | None) -> Outcome:
         if trace is None:

@@ -123,9 +123,10 @@ def _horizon_ms(values: Values, plan: FaultPlan) -> int:
         longest = max(longest, 2 * int(values["lease_a"]) + int(values["renew_after"]))
     if values["policy"] == CONSTRUCTOR:  # short leases: until the alarm was due once; long ones: until it was due again
         longest = max(longest + 1_500, CONSTRUCTOR_MS + 1_500 if longest < CONSTRUCTOR_MS / 2 else 2 * CONSTRUCTOR_MS)
-    if any(fault.what == RAISE_AFTER for fault in plan):
-        soonest = min(int(values[setting]) + at_ms for setting, at_ms in _LEASES.values() if values[setting])
-        longest = max(longest, soonest + 2_650)
+    soonest = min(int(values[setting]) + at_ms for setting, at_ms in _LEASES.values() if values[setting])
+    for fault in plan:
+        if fault.point is not None:  # a run of the alarm that fails is tried again
+            longest = max(longest, (soonest if fault.activity == "alarm#0" else longest) + 2_650 + int(fault.ms))
     longest = max([longest, *(int(fault.at_ms + fault.ms) for fault in plan)])
     step = next(step for step in (100, 250, 500, 1_000, 2_500, 5_000, 10_000) if longest * 1.1 / step <= 24)
     return -(-int(longest * 1.1) // step) * step
@@ -577,7 +578,7 @@ _NO_RECORDING: Final = (
 
 
 def _recorded(values: Values, plan: FaultPlan) -> Overlay:
-    others = [fault for fault in plan if fault.what != RAISE_AFTER]
+    others = [fault for fault in plan if (fault.what, *fault[2:5]) != (RAISE_AFTER, "alarm#0", "effect", 0)]
     as_recorded = (
         values["policy"] == ONLY_EARLIER and values["lease_a"] == 300 and not values["lease_c"] and not values["renew"]
     )
