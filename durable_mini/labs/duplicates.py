@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from durable_mini.errors import Error
 from durable_mini.faults import CRASH_ANSWERED, RESTART, RESTARTS, Fault, FaultPlan
 from durable_mini.figures import words
 from durable_mini.figures.layout import Landmark
-from durable_mini.figures.recorded import Moment, Recording
+from durable_mini.figures.recorded import Recording
 from durable_mini.figures.state import Mode, Reader
 from durable_mini.http import fetch
 from durable_mini.labs.lab import Lab, Outcome, Overlay, Run, Verdict
@@ -213,7 +213,7 @@ def _horizon_ms(values: Values, plan: FaultPlan) -> int:
     longest = max([longest, *(int(fault.at_ms + fault.ms) + 100 for fault in plan)])
     failures = sum(not fault.what.startswith(RESTART) for fault in plan) + (values["answer"] not in (OK, DECLINED))
     longest += RETRY_MS * min(failures, 2)
-    longest += sum(round(fault.ms) for fault in plan if fault.point is not None and fault.what.startswith(RESTART))
+    longest += sum(round(fault.ms) for fault in plan if fault.point is not None)
     step = next(step for step in (100, 250, 500, 1_000, 2_500, 5_000) if longest * 1.1 / step <= 24)
     return -(-int(longest * 1.1) // step) * step
 
@@ -278,7 +278,7 @@ def _settled(outcome: Outcome) -> list[_Settled]:
     seen = {order for _, rows in states for order in rows}
     last = states[-1][1] if states else {}
     found = []
-    for order, acknowledged in _placed(outcome).items():
+    for order, acknowledged in outcome.once(_placed).items():
         entries = tuple(entry for entry in ledger if _key_of(entry) == order)
         found.append(_Settled(order, acknowledged, entries, last.get(order, GONE if order in seen else None)))
     return found
@@ -290,7 +290,7 @@ def _settled(outcome: Outcome) -> list[_Settled]:
 def _verdict(outcome: Outcome) -> Verdict:
     if outcome.error is not None:
         return Verdict("bad", "the run stopped: your class raised")
-    orders = _settled(outcome)
+    orders = outcome.once(_settled)
     known = {one.order for one in orders}
     nameless = [entry for entry in outcome.ledger(HOST).effects if _key_of(entry) not in known]
     if nameless:
@@ -434,10 +434,10 @@ _IT: Final = "{order}"
 
 def _story(outcome: Outcome) -> str:
     """What was done about the order that the verdict is about, a sentence a run."""
-    orders = _settled(outcome)
+    orders = outcome.once(_settled)
     if not orders:
         return "No order was placed."
-    text = _verdict(outcome).text
+    text = outcome.once(_verdict).text
     one = next((one for one in orders if text.startswith(f"{one.order} ")), orders[0])
     told = [sentence for sentence in (run.told(one.order) for run in _runs(outcome, one.order)) if sentence]
     left = len(told) - MOST_RUNS
@@ -516,7 +516,7 @@ def _landmarks(outcome: Outcome) -> list[Landmark]:
     found = []
     if placed:
         due = placed[0].t + int(outcome.values["due"]) * 1000
-        several = len(_placed(outcome)) > 1
+        several = len(outcome.once(_placed)) > 1
         if due <= outcome.until_us:
             told = f"{len(placed)} orders are due" if several else "order-1 is due"
             found.append(Landmark(due, "orders", told, told))
@@ -526,7 +526,7 @@ def _landmarks(outcome: Outcome) -> list[Landmark]:
             told = f"{why}: {_key_of(entry)} not charged{' again' if entry.replayed else ''}"
             found.append(Landmark(entry.t, HOST, told, f"{HOST}: {told}"))
     said = [f"{one.order} was charged {_times(len(one.charged)) if one.charged else 'never'}, its row says {one.state}"
-            for one in _settled(outcome) if one.state is not None]  # fmt: skip
+            for one in outcome.once(_settled) if one.state is not None]  # fmt: skip
     end = "the run ends" + (f": {'; '.join(said)}" if said else "")
     return [*sorted(found, key=lambda one: one.t), Landmark(outcome.until_us, "", end)]
 
@@ -586,28 +586,7 @@ def _is_death_once_answered(fault: Fault) -> bool:
 
 @lru_cache
 def _of_object(name: str, program: str) -> Recording:
-    """Of a recording of many objects what one of them did, and what the service did for it."""
-    recording = Recording.load(name)
-    moments = []
-    for t_ms, who, event, detail in recording.events:
-        t = t_ms * 1000
-        if who == program and event == "alarm_start":
-            moments.append(Moment(t, "alarm", f"alarm() started, isRetry {str(detail['isRetry']).lower()}"))
-        elif who == program and event == "alarm_throw":
-            moments.append(Moment(t, "alarm", "alarm() raised"))
-        elif event == "service_call" and detail["path"] == f"/{program}":
-            moments.append(Moment(t, "outside", _service_did(detail)))
-    return replace(recording, moments=tuple(moments))
-
-
-def _service_did(detail: Mapping[str, Any]) -> str:
-    behaviour = str(detail["behaviour"])
-    if behaviour == "replayed":
-        return "key known, not charged again"
-    if behaviour == "402":
-        return "answered 402, not charged"
-    after = {"drop": ", answer dropped", "500after": ", answered 500"}.get(behaviour, "")
-    return f"charged ({detail['effects']}){after}"
+    return Recording.load(name).of(program)
 
 
 # -- the lab ----------------------------------------------------------------------------------------------------

@@ -215,3 +215,17 @@ def test_styles_name_what_there_is() -> None:
         assert style.fill == "" or style.fill in LIGHT
         assert style.glyph == "" or style.glyph in GLYPHS
     assert LIGHT.keys() == DARK.keys()
+
+
+def test_a_recording_of_many_objects_tells_of_one() -> None:
+    recording = Recording.load("s37_payment").of("lostKey")
+    assert {name for _, name, _, _ in recording.events} == {"lostKey", "$service"}
+    assert [(moment.lane, moment.label) for moment in recording.moments] == [
+        ("alarm", "alarm() started"),
+        ("outside", "effect 1, answer dropped"),
+        ("alarm", "alarm() raised"),
+        ("alarm", "alarm() started, retry 1"),
+        ("outside", "key known, no effect"),
+    ]
+    refused = Recording.load("s37_payment").of("refused")
+    assert [moment.label for moment in refused.moments] == ["alarm() started", "answered 402, no effect"]
