@@ -249,9 +249,17 @@ class _Builder:
             verb = words.effect_verb(detail, past=True)
             self._mark(event, "outside", "again" if again else "applied", f"{verb} {key}{again} ({count})")
         else:
+            begun = self._open.get(call)
             self._end(call, event.t)
             if event.kind == "effect.lost":
-                self._mark(event, "outside", "unheard", "answer lost: nobody is left to read it")
+                self._mark(event, "outside", "unheard", self._why_lost(event, begun))
+
+    def _why_lost(self, event: Event, begun: Span | None) -> str:
+        """Why a call to the outside was never answered."""
+        if self._reader.objects[event.object].instance is None:
+            return "answer lost: nobody is left to read it"
+        refused = begun is not None and begun.start == event.t
+        return "connection refused" if refused else "answer lost on the way"
 
     def _fault(self, event: Event) -> None:
         what = str(event.detail.get("what"))
