@@ -91,8 +91,18 @@ class Drawer:
     values: those of a real machine are never quite exact.
     """
 
-    def __init__(self, setting: Draw, seed: int, purpose: str, low: float = -math.inf, high: float = math.inf) -> None:
+    def __init__(
+        self,
+        setting: Draw,
+        seed: int,
+        purpose: str,
+        low: float = -math.inf,
+        high: float = math.inf,
+        *,
+        of: str = "World",
+    ) -> None:
         self._setting = setting
+        self._of = of
         self._low = low
         self._high = high
         self._seed = seed
@@ -118,18 +128,20 @@ class Drawer:
             value: object = setting(name, n)
         except Exception as error:
             raise WorldError(
-                f"World({self._purpose}=...): the function raised {describe(error)} for {name}, draw {n}."
+                f"{self._of}({self._purpose}=...): the function raised {describe(error)} for {name}, draw {n}."
             ) from error
         fits = not isinstance(value, bool) and isinstance(value, (int, float)) and self._low <= value <= self._high
         if not fits:
             raise WorldError(
-                f"World({self._purpose}=...): the function gave {shown(value)} for {name}, draw {n}; expected a number "
-                f"from {self._low:g} to {self._high:g}."
+                f"{self._of}({self._purpose}=...): the function gave {shown(value)} for {name}, draw {n}; "
+                f"expected a number from {self._low:.10g} to {self._high:.10g}."
             )
         return float(value)  # type: ignore[arg-type]  # a number, as was just looked at
 
 
-def checked(setting: object, what: str, unit: str, low: float, high: float) -> Draw:
+def checked(
+    setting: object, what: str, unit: str, low: float, high: float, *, of: str = "World", each: str = "object"
+) -> Draw:
     """``setting`` as a Draw, or a ValueError/TypeError that says what was expected.
 
     A constant or a distribution must lie within ``low`` and ``high`` (in ``unit``); what a
@@ -138,11 +150,11 @@ def checked(setting: object, what: str, unit: str, low: float, high: float) -> D
     of_unit = unit if unit.startswith("of ") else f"of {unit}"
     if isinstance(setting, bool) or not (isinstance(setting, (int, float, Uniform, Exponential)) or callable(setting)):
         raise TypeError(
-            f"World({what}={setting!r}): expected a number {of_unit}, a distribution such as Uniform(0, 1), "
-            "or a function of (object, n)."
+            f"{of}({what}={setting!r}): expected a number {of_unit}, a distribution such as Uniform(0, 1), "
+            f"or a function of ({each}, n)."
         )
     if isinstance(setting, (int, float, Uniform)):
         ends = (setting.low, setting.high) if isinstance(setting, Uniform) else (setting, setting)
         if not (low <= ends[0] and ends[1] <= high):
-            raise ValueError(f"World({what}={setting!r}): expected {low:g} to {high:g} {unit}.")
+            raise ValueError(f"{of}({what}={setting!r}): expected {low:.10g} to {high:.10g} {unit}.")
     return setting

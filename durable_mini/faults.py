@@ -15,11 +15,16 @@ its commit, and after it but before anything has left the object.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
-from durable_mini.limits import LATENESS_MAX_MS
+from durable_mini import errors
+from durable_mini.limits import LATENCY_MAX_MS, LATENESS_MAX_MS
+
+RAISED: Final = "fault: "
+"""How the message of an error begins that a fault raises in a learner's code."""
 
 # around a call to the outside world
 RAISE_AFTER: Final = "raise after"
@@ -28,7 +33,7 @@ LOSE_ANSWER: Final = "lose answer"
 ANSWER: Final = "answer"
 SLOW: Final = "slow by"
 CRASH_BEFORE: Final = "crash before"
-CRASH_APPLIED: Final = "crash once applied"
+CRASH_APPLIED: Final = "crash once applied"  # when the call has been at the service, whatever that made of it
 CRASH_ANSWERED: Final = "crash once answered"
 # at the end of a turn
 CRASH_BEFORE_COMMIT: Final = "crash before commit"
@@ -65,31 +70,53 @@ AT_ALARM: Final = (DELAY, INFRASTRUCTURE, RAISE)
 _PLACES: Final = {
     "effect": (*AT_EFFECT, *(RESTARTS[crash] for crash in _CRASHES[:3])),
     "turn": (*AT_TURN, *(RESTARTS[crash] for crash in _CRASHES[3:])),
-    "": (INFRASTRUCTURE, RAISE, LOSE_REPLY, DELAY),
 }
-_OF_ALARM, _OF_CALL = frozenset({DELAY}), frozenset({LOSE_REPLY})
 
 _MS: Final = r"\d+(?:\.\d+)?"
-_POINT: Final = re.compile(
-    r"(?P<object>[^/]+/.*)/(?P<activity>[^/]+#\d+)/(?P<place>effect|turn)#(?P<number>\d+): (?P<rest>.+)", re.DOTALL
-)
-_ACTIVITY: Final = re.compile(r"(?P<object>[^/]+/.*)/(?P<activity>[^/]+#\d+): (?P<rest>.+)", re.DOTALL)
-_MOMENT: Final = re.compile(rf"at (?P<at>{_MS}) ms: (?P<what>evict|crash) (?P<object>.+)", re.DOTALL)
+_OBJECT: Final = r"(?P<object>[^/\s:]+/.*)"
+_DOING: Final = r"(?P<activity>[^/]+#\d+)"
+_POINT: Final = re.compile(rf"{_OBJECT}/{_DOING}/(?P<place>effect|turn)#(?P<number>\d+): (?P<rest>.+)")
+_ACTIVITY: Final = re.compile(rf"{_OBJECT}/{_DOING}: (?P<rest>.+)")
+_MOMENT: Final = re.compile(rf"at (?P<at>{_MS}) ms: (?P<what>evict|crash) {_OBJECT}")
 _RESTART: Final = re.compile(rf"at (?P<at>{_MS}) ms: (?P<rest>restart.*)")
 _AWAY: Final = re.compile(rf"(?P<what>restart.*?), away for (?P<away>{_MS}) ms")
 _SPAN: Final = re.compile(rf"(?P<what>slow by|delay by) (?P<ms>{_MS}) ms")
 _STATUS: Final = re.compile(r"answer (?P<status>\d{3})")
 
 
+_UNSAFE: Final = re.compile(r"\\|[^\S ]| \Z")
+_SAFE: Final = re.compile(r"\\u([0-9a-f]{4})")
+
+
+def _written(object: str) -> str:
+    """A label on a line that may be stripped: what would not survive that is written by its code point."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", object)
+
+
+def _named(text: str) -> str:
+    """The label that :func:`_written` wrote."""
+    return _SAFE.sub(lambda found: chr(int(found[1], 16)), text)
+
+
 def _exact(ms: float) -> str:
     """``ms`` without an exponent and without loss, so that a plan reads back as it was written."""
-    text = f"{ms:.17f}" if "e-" in repr(ms) else f"{ms:.1f}" if "e" in repr(ms) else repr(ms)
+    text = repr(ms)
+    if "e" in text:
+        from decimal import Decimal  # only such numbers need it: the import of the package stays light
+
+        text = format(Decimal(text), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _is_count(number: object) -> bool:
+    return type(number) is int and number >= 0
 
 
 def _span(ms: object, what: str) -> float:
     if isinstance(ms, bool) or not isinstance(ms, (int, float)):
         raise TypeError(f"{what} takes a number of milliseconds, not {type(ms).__name__}.")
+    if not 0 <= ms < math.inf:
+        raise ValueError(f"{what} takes a number of milliseconds, 0 or more, not {ms}.")
     return ms
 
 
@@ -102,7 +129,7 @@ class Point(NamedTuple):
     number: int = 0
 
     def __str__(self) -> str:
-        whole = f"{self.object}/{self.activity}"
+        whole = f"{_written(self.object)}/{self.activity}"
         return f"{whole}/{self.place}#{self.number}" if self.place else whole
 
     @property
@@ -143,43 +170,75 @@ class Fault(NamedTuple):
             what += f", away for {_exact(self.ms)} ms"
         if self.point is not None:
             return f"{self.point}: {what}"
-        return f"at {_exact(self.at_ms)} ms: {what}" + (f" {self.object}" if self.object else "")
+        return f"at {_exact(self.at_ms)} ms: {what}" + (f" {_written(self.object)}" if self.object else "")
 
     @classmethod
     def parse(cls, line: str) -> Fault:
         """The fault that ``str(fault)`` wrote."""
+        if not isinstance(line, str):
+            raise TypeError(f"A fault is read from a line of text, not from {errors.shown(line)}.")
         text = line.strip()
-        for pattern in (_POINT, _ACTIVITY):
-            found = pattern.fullmatch(text)
+        at_points = []
+        for found in (_POINT.fullmatch(text), _ACTIVITY.fullmatch(text)):
             if found is not None:
                 parts = found.groupdict()
-                place = parts.get("place", "")
+                place, number = parts.get("place", ""), int(parts.get("number", 0))
                 what, ms, status = _read(parts["rest"])
-                fits = what in _PLACES[place]
-                if not place:
-                    of_alarm = parts["activity"].startswith("alarm#")
-                    fits = fits and what not in (_OF_CALL if of_alarm else _OF_ALARM)
-                if fits:
-                    number = int(parts.get("number", 0))
-                    return cls(what, parts["object"], parts["activity"], place, number, 0, ms, status)._checked()
+                at_points.append(cls(what, _named(parts["object"]), parts["activity"], place, number, 0, ms, status))
+        if at_points:  # two where a method is called ``effect`` or ``turn``
+            return next(filter(cls._fits, at_points), at_points[0]).checked()
         if found := _RESTART.fullmatch(text):
             what, ms, _ = _read(found["rest"])
             if what == RESTART:
                 return cls(RESTART, at_ms=float(found["at"]), ms=ms)
         if found := _MOMENT.fullmatch(text):
-            return cls(found["what"], found["object"], at_ms=float(found["at"]))
-        raise ValueError(
-            f"{text!r} is no fault; expected a line such as 'LeaseLedger/tenant-42/alarm#0/effect#0: raise after', "
-            "'LeaseLedger/tenant-42/grant#0/turn#0: crash before commit', 'at 500 ms: evict LeaseLedger/tenant-42' or "
-            "'at 500 ms: restart, away for 2000 ms'."
-        )
+            return cls(found["what"], _named(found["object"]), at_ms=float(found["at"]))
+        raise ValueError(f"{text!r} is no fault; {_EXPECTED}")
 
-    def _checked(self) -> Fault:
+    @property
+    def _possible(self) -> tuple[str, ...]:
+        """What may happen where this fault strikes."""
+        if not self.activity:
+            return (EVICT, CRASH) if self.object else (RESTART,)
+        if self.place:
+            return _PLACES.get(self.place, ())
+        return AT_ALARM if self.activity.startswith("alarm#") else AT_CALL
+
+    def _fits(self) -> bool:
+        return self.what in self._possible
+
+    def checked(self) -> Fault:
+        """The fault itself, if it is one; else an error that says what is wrong with it."""
+        for text, names, example in (
+            (self.object, "an object", "LeaseLedger/tenant-42"), (self.activity, "an activity", "alarm#0"),
+        ):  # fmt: skip
+            if not isinstance(text, str):
+                raise TypeError(f"A fault names {names} as traces do, such as {example!r}, not {errors.shown(text)}.")
+        labelled = not self.object or re.fullmatch(_OBJECT, self.object, re.DOTALL)
+        placed = not self.activity or (self.object and re.fullmatch(_DOING, self.activity))
+        if not labelled or not placed or not _is_count(self.number):
+            raise ValueError(f"{str(self)!r} is no fault; {_EXPECTED}")
+        if not self._fits():
+            possible = ", ".join(_FOR_INSTANCE.get(what, what) for what in self._possible)
+            raise ValueError(f"{str(self)!r}: what may happen there is {possible or 'nothing'}.")
+        _span(self.at_ms, f"the fault {str(self)!r}")
+        _span(self.ms, f"the fault {str(self)!r}")
         if self.what == ANSWER and not 200 <= self.status <= 599:
             raise ValueError(f"{str(self)!r}: expected a status from 200 to 599.")
         if self.what == DELAY and self.ms > LATENESS_MAX_MS:
             raise ValueError(f"{str(self)!r}: an alarm is late by a minute at most, {LATENESS_MAX_MS} ms.")
+        if self.what == SLOW and self.ms > LATENCY_MAX_MS:
+            raise ValueError(f"{str(self)!r}: an answer is slow by an hour at most, {LATENCY_MAX_MS} ms.")
         return self
+
+
+_FOR_INSTANCE: Final = {ANSWER: "answer 500", SLOW: "slow by 100 ms", DELAY: "delay by 100 ms"}
+
+_EXPECTED: Final = (
+    "expected a line such as 'LeaseLedger/tenant-42/alarm#0/effect#0: raise after', "
+    "'LeaseLedger/tenant-42/grant#0/turn#0: crash before commit', 'at 500 ms: evict LeaseLedger/tenant-42' or "
+    "'at 500 ms: restart, away for 2000 ms'."
+)
 
 
 def _read(text: str) -> tuple[str, float, int]:
@@ -197,6 +256,15 @@ class FaultPlan(tuple[Fault, ...]):
     """Faults in order; plans do not change, each method gives a longer one. ``World(faults=plan)`` runs it."""
 
     __slots__ = ()
+
+    def __new__(cls, faults: Iterable[Fault] = ()) -> Self:
+        """A plan of these faults."""
+        given = tuple(faults)
+        for fault in given:
+            if not isinstance(fault, Fault):
+                raise TypeError(f"FaultPlan() takes faults, such as Fault.parse(line), not {errors.shown(fault)}.")
+            fault.checked()
+        return super().__new__(cls, given)
 
     def add(self, line: str | Fault) -> FaultPlan:
         """One fault more, given as a line: ``plan.add("LeaseLedger/tenant-42/alarm#0/turn#1: crash after commit")``."""
@@ -256,7 +324,7 @@ class Injector:
         for index, fault in enumerate(plan):
             if fault.point is not None:
                 self._left.setdefault(fault.point, []).append(index)
-        self._struck: set[int] = set()
+        self._struck: dict[int, int] = {}
         self.passed: list[Passed] = []
         """Every point of the run so far, in order."""
 
@@ -275,7 +343,11 @@ class Injector:
 
     def strike(self, index: int) -> None:
         """Note that fault ``index`` of the plan has struck."""
-        self._struck.add(index)
+        self._struck[index] = len(self.passed)
+
+    def passed_before(self, index: int) -> int | None:
+        """How many points had been passed when fault ``index`` struck; None if it has not."""
+        return self._struck.get(index)
 
     @property
     def never_struck(self) -> list[Fault]:

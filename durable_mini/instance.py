@@ -258,16 +258,15 @@ class Instance:
             return
         realm, database = self.realm, self.record.database
         written = database.in_transaction and not database.explicit
-        if self.points is not None and database.broken is None:
-            if self.points.turn_ends(written=written):
-                return
-            no_room = self.points.no_room() if written else None
-            if no_room is not None:
-                self._cannot_commit(no_room)
-                return
+        if self.points is not None and database.broken is None and self.points.turn_ends(written=written):
+            return
         if (written or self._flush_late) and database.broken is None and realm.commit_us:
             self.gate.busy = False
             self._hold()
+            return
+        no_room = None if self.points is None or not written else self.points.no_room()
+        if no_room is not None:
+            self._cannot_commit(no_room)
             return
         if realm.disk is not None and database.broken is None:
             if written:
@@ -329,7 +328,10 @@ class Instance:
             return
         self._flush_due = self._flush_late = False
         database = self.record.database
-        if database.explicit:  # deleteAll() has committed before the transaction began
+        no_room = None if self.points is None or database.explicit else self.points.no_room()
+        if no_room is not None:
+            self._flushed(no_room)
+        elif database.explicit:  # deleteAll() has committed before the transaction began
             self._flushed(None)
         elif self.realm.disk is not None and database.in_transaction:
             self.gate.busy = True
@@ -395,7 +397,7 @@ class Instance:
         self.loop.depth = call.depth
         named = self.loop.trace is not None or self.realm.faults is not None
         activity = call.activity = self.doing = self.record.activity(call.method) if named else call.method
-        if self.points is not None and self.points.fails_to_start(activity):
+        if self.points is not None and self.points.call_fails(activity):
             self.fail_call(call, Error(errors.NETWORK_LOST, retryable=True))
             return
         try:

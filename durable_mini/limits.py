@@ -31,6 +31,9 @@ SPAN_MAX_MS: Final = ALARM_TIME_MAX_MS - WORLD_START_MS
 LATENESS_MAX_MS: Final = 60_000
 """The latest that an alarm starts: "can be delayed up to a minute" (documented)."""
 
+LATENCY_MAX_MS: Final = 3_600_000
+"""The longest that the outside world takes to answer; an hour, beyond every limit of an object; assumed (ours)."""
+
 DELETE_ALL_DELETES_ALARM: Final = "2026-02-24"
 """From this compatibility date on deleteAll() deletes the alarm too (documented; recordings s23a, s23b)."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from durable_mini import errors
-from durable_mini.errors import Error
+from durable_mini.errors import Error, WorldError
 from durable_mini.faults import (
     ANSWER,
     CRASH_ANSWERED,
@@ -15,6 +15,7 @@ from durable_mini.faults import (
     CRASH_BEFORE,
     LOSE_ANSWER,
     RAISE_AFTER,
+    RAISED,
     REFUSE,
     SLOW,
     Point,
@@ -66,8 +67,12 @@ class OutsideCalls:
 
     def fetch(self, request: Request) -> Promise[Response]:
         """Send ``request``; it leaves once the turn's writes are committed."""
-        parts = urlsplit(request.url)
-        if parts.scheme not in _SCHEMES or not parts.netloc:
+        try:
+            parts = urlsplit(request.url)
+            is_url = parts.scheme in _SCHEMES and bool(parts.hostname)
+        except ValueError:  # a bracket too few, say
+            is_url = False
+        if not is_url:
             raise errors.noted(
                 TypeError(errors.CANNOT_LOAD.format(request.url)),
                 "Expected a full URL, such as https://pay.example/charge.",
@@ -114,51 +119,58 @@ class OutsideCalls:
         loop = instance.loop
         instance.note("effect.called", effect.detail)
         service = instance.realm.outside.find(effect.request.url)
-        call = service.take(effect.request, instance.label)
-        lost = effect.point is not None and self._change(effect.point, call)
-        going = (effect, call, lost)
+        try:
+            call = service.take(effect.request, instance.label)
+        except WorldError:  # a function of the service's has failed: the object hears that nobody answers
+            instance.note("effect.lost", effect.detail)
+            loop.soon(self._is_refused, effect)
+            raise
+        if effect.point is not None:
+            self._change(effect.point, call)
         if call.answer is REFUSED:
             instance.note("effect.lost", effect.detail)
-            loop.at(loop.now + call.half_us, self._is_refused, effect)
+            loop.at(loop.now + call.there_us, self._is_refused, effect)
             return
-        loop.at(loop.now + call.half_us, self._applies, going)
-        loop.at(loop.now + 2 * call.half_us, self._is_answered, going)
+        loop.at(loop.now + call.there_us, self._applies, (effect, call))
+        loop.at(loop.now + call.there_us + call.back_us, self._is_answered, (effect, call))
 
-    def _change(self, point: Point, call: Treatment) -> bool:
-        """What the fault plan makes of a call; whether its answer gets lost."""
+    def _change(self, point: Point, call: Treatment) -> None:
+        """What the fault plan makes of a call."""
         points = self._instance.points
         assert points is not None, "a point was made by them"
         if points.strikes(point, REFUSE) is not None:
             call.answer = REFUSED
+            return
         answered = points.strikes(point, ANSWER)
         if answered is not None:
-            call.answer = Answer(answered.status)
+            call.insists_on(Answer(answered.status))
         slowed = points.strikes(point, SLOW)
         if slowed is not None:
-            call.half_us += round(slowed.ms * US_PER_MS / 2)
-        return points.strikes(point, LOSE_ANSWER) is not None
+            half_us = round(slowed.ms * US_PER_MS / 2)
+            call.there_us += half_us
+            call.back_us += half_us
+        call.lost = points.strikes(point, LOSE_ANSWER) is not None
 
     def _dies(self, effect: Effect, crash: str) -> bool:
-        """Whether the fault plan ends the object at this moment of a call."""
-        points = self._instance.points
+        """Whether the fault plan ends the object, if it lives, at this moment of a call."""
+        points = self._instance.points if self._instance.alive else None
         return points is not None and effect.point is not None and points.breaks(effect.point, crash)
 
     def _is_refused(self, effect: Effect) -> None:
         self._fails(effect, Error(errors.NETWORK_LOST, retryable=True))
 
-    def _applies(self, going: tuple[Effect, Treatment, bool]) -> None:
-        effect, call, _ = going
+    def _applies(self, going: tuple[Effect, Treatment]) -> None:
+        effect, call = going
         entry = call.arrives(self._instance.loop.now)
         if entry.applied:
             self._instance.note("effect.applied", effect.detail)  # whatever has become of the object since
-        if self._instance.alive:
-            self._dies(effect, CRASH_APPLIED)
+        self._dies(effect, CRASH_APPLIED)
 
-    def _is_answered(self, going: tuple[Effect, Treatment, bool]) -> None:
-        effect, call, lost = going
+    def _is_answered(self, going: tuple[Effect, Treatment]) -> None:
+        effect, call = going
         instance = self._instance
         response = call.response
-        if not instance.alive or response is None or lost:
+        if not instance.alive or response is None:
             instance.note("effect.lost", effect.detail)
             if instance.alive:
                 self._is_refused(effect)
@@ -170,7 +182,7 @@ class OutsideCalls:
         elif points.breaks(effect.point, CRASH_ANSWERED):
             return
         elif points.strikes(effect.point, RAISE_AFTER) is not None:
-            self._fails(effect, Error(f"fault: raised after effect {effect.number} of {effect.activity}"))
+            self._fails(effect, Error(f"{RAISED}raised after effect {effect.number} of {effect.activity}"))
         else:
             self._arrives(effect, response)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from durable_mini import errors
 from durable_mini.errors import Error
 from durable_mini.faults import (
-    AT_ALARM,
     AT_CALL,
     AT_EFFECT,
     AT_TURN,
@@ -20,6 +19,7 @@ from durable_mini.faults import (
     INFRASTRUCTURE,
     LOSE_REPLY,
     RAISE,
+    RAISED,
     RESTARTS,
     Fault,
     Injector,
@@ -38,7 +38,8 @@ class Points:
         self._instance = instance
         self._faults = faults
         self._turns: dict[str, int] = {}
-        self._turn = Point(instance.label, instance.doing, "turn")
+        self._written: list[Point] = []
+        """The turns that have written and are not committed yet; several where a commit takes time."""
 
     def _passes(self, point: Point, offers: tuple[str, ...]) -> bool:
         return self._faults.passes(self._instance.loop.now, point, offers)
@@ -73,19 +74,22 @@ class Points:
         doing = self._instance.doing
         number = self._turns.get(doing, 0)
         self._turns[doing] = number + 1
-        point = self._turn = Point(self._instance.label, doing, "turn", number)
+        point = Point(self._instance.label, doing, "turn", number)
+        if written:
+            self._written.append(point)
         return self._passes(point, AT_TURN if written else AT_TURN[:1]) and self.breaks(point, CRASH_BEFORE_COMMIT)
 
     def no_room(self) -> Error | None:
-        """What the commit of the turn fails with, if the plan has filled the disk."""
-        if self.strikes(self._turn, FILL_DISK) is None:
+        """What the commit of what was written fails with, if the plan has filled the disk."""
+        if not any(self.strikes(turn, FILL_DISK) for turn in self._written):
             return None
         self._instance.note("storage.full", {})
         return Error(errors.DISK_FULL, durableObjectReset=True)
 
     def committed(self) -> bool:
-        """The turn is committed, and nothing of it has left; whether the object has died of that."""
-        return self.breaks(self._turn, CRASH_AFTER_COMMIT)
+        """What was written is committed, and nothing of it has left; whether the object has died of that."""
+        turns, self._written = self._written, []
+        return any(self.breaks(turn, CRASH_AFTER_COMMIT) for turn in turns)
 
     # -- calls to the outside world -----------------------------------------------------------------------
 
@@ -97,16 +101,19 @@ class Points:
 
     # -- activities as a whole ----------------------------------------------------------------------------
 
-    def fails_to_start(self, activity: str) -> bool:
-        """Whether a call fails before anything of it has run; alarms are told apart where they are dispatched."""
+    def call_fails(self, activity: str) -> bool:
+        """Whether a call fails before anything of it has run."""
         point = Point(self._instance.label, activity)
-        offers = AT_ALARM[1:] if activity.startswith("alarm#") else AT_CALL
-        return self._passes(point, offers) and self.strikes(point, INFRASTRUCTURE) is not None
+        return self._passes(point, AT_CALL) and self.strikes(point, INFRASTRUCTURE) is not None
+
+    def alarm_fails(self, activity: str) -> bool:
+        """Whether a run of the alarm fails before anything of it has run; its point was passed when it came due."""
+        return self.strikes(Point(self._instance.label, activity), INFRASTRUCTURE) is not None
 
     def raises(self, activity: str) -> Error | None:
         """What an activity raises at its end, when all its work is done."""
         point = Point(self._instance.label, activity)
-        return None if self.strikes(point, RAISE) is None else Error(f"fault: raised at the end of {activity}")
+        return None if self.strikes(point, RAISE) is None else Error(f"{RAISED}raised at the end of {activity}")
 
     def loses_reply(self, activity: str) -> bool:
         """Whether the reply of a call is lost on its way."""

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 WATCHED_ROWS: Final = 20
 """Rows of a watched query that one event of the trace shows."""
 
+_SHOWN: Final = json.JSONEncoder(default=lambda blob: f"{len(blob)} bytes")
+
+_NOTHING_SEEN: Final[tuple[int, list[Any]]] = (0, [])
+
 STORED_ALARM: Final = "alarm"
 """In place of a watched query: one row with the alarm that is stored, in ms since the epoch."""
 
@@ -46,7 +50,7 @@ class Record:
         self._alarm_runs = 0
         self._activities: dict[str, int] = {}
         self.seen_generation = 0
-        self._seen: dict[str, str] = {}
+        self._seen: dict[str, tuple[int, list[Any]]] = {}
         self._unit: Callable[[], float] | None = None
         self.opened = False
         """Whether the object has a database yet: it gets one when it is first called."""
@@ -134,14 +138,14 @@ class Record:
         self.seen_generation = self.database.generation
         for name, sql in self.realm.watch.items():
             try:
-                rows = [(self.slot.committed,)] if sql == STORED_ALARM else self.database.own(sql).fetchall()
+                rows = [(self.slot.committed,)] if sql == STORED_ALARM else self.database.watched(sql).fetchall()
             except errors.Error:
                 continue  # no such table yet
-            shown = json.dumps(rows[:WATCHED_ROWS], default=lambda blob: f"{len(blob)} bytes")
-            if shown != self._seen.get(name, "[]"):
-                self._seen[name] = shown
+            seen = (len(rows), rows[:WATCHED_ROWS])
+            if seen != self._seen.get(name, _NOTHING_SEEN):
+                self._seen[name] = seen
                 more = {"total": len(rows)} if len(rows) > WATCHED_ROWS else {}
-                self.note("storage.rows", {"of": name, "rows": shown, **more})
+                self.note("storage.rows", {"of": name, "rows": _SHOWN.encode(seen[1]), **more})
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -180,7 +184,7 @@ class Record:
         if instance.alive:
             number = self._alarm_runs
             self._alarm_runs += 1
-            if instance.points is not None and instance.points.fails_to_start(f"alarm#{number}"):
+            if instance.points is not None and instance.points.alarm_fails(f"alarm#{number}"):
                 lost = Outcome(retry=True, counts=False, message=f"Error: {errors.NETWORK_LOST}")
                 scheduler.finished(self.label, lost)
             else:

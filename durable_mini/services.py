@@ -9,24 +9,24 @@ the objects, and knows nothing of their trace.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from durable_mini import draws, errors
 from durable_mini.draws import Draw, Drawer
+from durable_mini.errors import WorldError
 from durable_mini.faults import LOSE_ANSWER, REFUSE
 from durable_mini.http import Request, Response
-from durable_mini.limits import US_PER_MS
+from durable_mini.limits import LATENCY_MAX_MS, US_PER_MS
 
 if TYPE_CHECKING:
     from durable_mini.limits import Limits
 
 KEY_HEADER: Final = "idempotency-key"
 """The header by which a service recognises a call that it has carried out before (the name is the field's)."""
-
-LATENCY_MAX_MS: Final = 3_600_000
-"""The longest that a service may take to answer: an hour, beyond every limit of an object's own."""
 
 _ERROR: Final = 400
 """From this status on an answer says that nothing was done, unless the service says otherwise."""
@@ -48,6 +48,9 @@ class Answer(NamedTuple):
     latency_ms: float | None = None
     """How long it takes; None: as long as the service takes."""
 
+    effect_ms: float | None = None
+    """When it takes effect, in ms after the call was made; None: half-way."""
+
 
 Behaviour = int | str | Answer
 """A status, ``"refuse"`` (nobody takes the connection), ``"lose answer"`` (it takes effect, and nobody is told), or an
@@ -63,9 +66,9 @@ class Service:
     latency_ms: from the call to its answer, in ms: a number, a distribution or a function of
         (host, n). The effect happens half-way.
     honours_keys: whether a call with an ``Idempotency-Key`` that has taken effect before is answered
-        200 again without a second effect.
+        200 without a second effect, whatever the status that the script has for it.
     script: what it does with the first call, the second, ...; the last one holds for all later calls.
-    failures: the share of calls, 0 to 1, that is answered 500 without an effect.
+    failures: the share of calls, 0 to 1, that is answered 500 without an effect, known keys included.
     answers: a function of (request, ledger) instead of a script; it gives a status or an Answer.
     """
 
@@ -89,9 +92,8 @@ class Service:
         if answers is not None and not callable(answers):
             raise TypeError(f"Service(answers={answers!r}): expected a function of (request, ledger).")
         if latency_ms is not None:
-            draws.checked(latency_ms, "latency_ms", "ms", 0, LATENCY_MAX_MS)
+            draws.checked(latency_ms, "latency_ms", "ms", 0, LATENCY_MAX_MS, of="Service", each="host")
         self.usual = _behaviour(Answer(status, body), "Service()")
-        _as_json(body, "Service(body=...)")
         self.latency_ms = latency_ms
         self.honours_keys = honours_keys
         self.script = tuple(_behaviour(one, "Service(script=...)") for one in script)
@@ -104,10 +106,8 @@ class Service:
 
 def _behaviour(given: Any, where: str) -> Answer:
     """``given`` as an Answer; a lost one has status 0, a refused one takes no effect either."""
-    if given == REFUSE:
-        return REFUSED
-    if given == LOSE_ANSWER:
-        return LOST
+    if isinstance(given, str) and given in (REFUSE, LOSE_ANSWER):
+        return REFUSED if given == REFUSE else LOST
     answer = Answer(given) if type(given) is int else given
     if not isinstance(answer, Answer):
         raise TypeError(
@@ -115,14 +115,16 @@ def _behaviour(given: Any, where: str) -> Answer:
         )
     if type(answer.status) is not int or not 200 <= answer.status <= 599:
         raise ValueError(f"{where}: the status {errors.shown(answer.status)} is no whole number from 200 to 599.")
-    return answer
-
-
-def _as_json(body: Any, where: str) -> None:
+    if answer.applies not in (None, True, False):
+        raise TypeError(f"{where}: applies={errors.shown(answer.applies)}; expected True, False or None.")
+    for name, ms in (("latency_ms", answer.latency_ms), ("effect_ms", answer.effect_ms)):
+        if ms is not None and (type(ms) not in (int, float) or not 0 <= ms <= LATENCY_MAX_MS):
+            raise ValueError(f"{where}: {name}={errors.shown(ms)}; expected 0 to {LATENCY_MAX_MS} ms, or None.")
     try:
-        json.dumps(body, allow_nan=False)
+        json.dumps(answer.body, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{where} cannot be written as JSON ({error}).") from None
+        raise TypeError(f"{where}: the body cannot be written as JSON ({error}).") from None
+    return answer
 
 
 REFUSED: Final = Answer(0, applies=False)
@@ -174,7 +176,7 @@ class Ledger(list[Entry]):
 class Treatment:
     """What becomes of one call at a service; faults change it before it is carried out."""
 
-    __slots__ = ("_service", "answer", "by", "half_us", "number", "request", "response")
+    __slots__ = ("_service", "answer", "back_us", "by", "insisted", "lost", "number", "request", "response", "there_us")
 
     def __init__(self, service: ServiceAtWork, request: Request, by: str, number: int) -> None:
         self._service = service
@@ -182,8 +184,12 @@ class Treatment:
         self.by = by
         self.number = number
         self.answer = service.service.usual
-        self.half_us = 0
-        """How long it takes to get there, and the answer to come back, in µs."""
+        self.insisted = False
+        """Whether it is answered so though the service recognises its key."""
+        self.lost = False
+        """Whether its answer gets lost on the way."""
+        self.there_us = self.back_us = 0
+        """How long it takes to take effect, and from then on to be answered, in µs."""
         self.response: Response | None = None
         """What is answered; None before it has been there, and if the answer is lost."""
 
@@ -191,6 +197,10 @@ class Treatment:
     def refused(self) -> bool:
         """Whether nobody takes the connection."""
         return self.answer is REFUSED
+
+    def insists_on(self, answer: Answer) -> None:
+        """The call gets this answer, whatever the service would do."""
+        self.answer, self.insisted = answer, True
 
     def arrives(self, t: int) -> Entry:
         """The call has come to the service, at ``t`` µs."""
@@ -205,43 +215,81 @@ class ServiceAtWork:
         self.service = service
         self.ledger = Ledger()
         latency = limits.fetch_ms if service.latency_ms is None else service.latency_ms
-        self._latency = Drawer(latency, seed, "latency_ms", 0, LATENCY_MAX_MS)
+        self._latency = Drawer(latency, seed, "latency_ms", 0, LATENCY_MAX_MS, of="Service")
         self._fails = draws.stream(seed, "failures", host) if service.failures else None
-        self._calls = 0
+        self._calls = self._effects = 0
+        self._applied: set[str | None] = set()
+        """The keys of the calls that took effect."""
 
     def take(self, request: Request, by: str) -> Treatment:
         """A call is on its way: what will become of it."""
         call = Treatment(self, request, by, self._calls)
         self._calls += 1
         service = self.service
-        answer = service.usual
         if service.script:
-            answer = service.script[min(call.number, len(service.script) - 1)]
+            call.answer = service.script[min(call.number, len(service.script) - 1)]
         elif service.answers is not None:
-            answer = _behaviour(service.answers(request, self.ledger), f"answers= of {self.host}")
+            call.answer = self._asked(service.answers, request)
         if self._fails is not None and self._fails() < service.failures:
-            answer = Answer(500, {"error": "internal server error"})
-        latency = self._latency(self.host) if answer.latency_ms is None else answer.latency_ms
-        call.answer, call.half_us = answer, round(latency * US_PER_MS / 2)
+            call.insists_on(Answer(500, {"error": "internal server error"}))
+        given = call.answer
+        latency = self._latency(self.host) if given.latency_ms is None else given.latency_ms
+        there = latency / 2 if given.effect_ms is None else given.effect_ms
+        call.there_us, call.back_us = round(there * US_PER_MS), max(0, round((latency - there) * US_PER_MS))
         return call
+
+    def _asked(self, answers: Callable[[Request, Ledger], Behaviour], request: Request) -> Answer:
+        """What the service's function makes of a request."""
+        where = f"answers= of {self.host}"
+        try:
+            given: Any = answers(request, self.ledger)
+        except Exception as error:
+            raise WorldError(f"{where}: the function raised {errors.describe(error)} for {request}.") from error
+        if isinstance(given, CoroutineType):
+            given.close()
+            raise WorldError(f"{where}: the function is async; a service answers at once, and latency_ms= is its time.")
+        try:
+            return _behaviour(given, where)
+        except (TypeError, ValueError) as error:
+            raise WorldError(str(error)) from None
 
     def carry_out(self, call: Treatment, t: int) -> Entry:
         """The call is there: it takes effect or not, and is answered."""
         answer = call.answer
         key = call.request.headers.get(KEY_HEADER)
-        replayed = self.service.honours_keys and key is not None and self.ledger.applied(key)
+        replayed = self.service.honours_keys and key is not None and key in self._applied
         applies = answer.status < _ERROR if answer.applies is None else answer.applies
-        status: int | None = answer.status or None
+        status, body = answer.status, answer.body
         if replayed:
-            applies, status = False, 200 if answer is not LOST else None
-        entry = Entry(t, call.number, call.by, call.request, key, applies, status, replayed)
+            applies = False
+            if not call.insisted:
+                status, body = 200, None
+        answered = None if answer is LOST or call.lost else status
+        entry = Entry(t, call.number, call.by, call.request, key, applies, answered, replayed)
         self.ledger.append(entry)
-        if status is not None:
-            body = self.service.usual.body if answer.body is None else answer.body
+        if applies:
+            self._effects += 1
+            self._applied.add(key)
+        if answered is not None:
             if body is None:
-                body = {"effects": len(self.ledger.effects), "replayed": replayed}
-            call.response = Response.json(body, status=status)
+                body = self.service.usual.body
+            if body is None:
+                body = {"effects": self._effects, "replayed": replayed}
+            call.response = Response.json(body, status=answered)
         return entry
+
+
+_PORTS: Final = {"http": ":80", "https": ":443"}
+"""What a URL means without saying it."""
+
+
+_HOST: Final = re.compile(r"[^/\s?#@]+(?<!:)(/(?!/)[^\s?#]*)?")
+
+
+def _place(name: str) -> str:
+    """A host and the beginning of a path as URLs are compared with it: hosts are the same in any case."""
+    host, slash, path = name.rstrip("/").partition("/")
+    return host.lower() + slash + path
 
 
 class OutsideWorld:
@@ -252,7 +300,7 @@ class OutsideWorld:
         if not isinstance(given, Mapping):
             raise TypeError(f"World(services={given!r}): expected a dict of hosts and services.")
         for host, service in given.items():
-            if not isinstance(host, str) or not host or "://" in host or host.startswith("/"):
+            if not isinstance(host, str) or not _HOST.fullmatch(host):
                 raise ValueError(
                     f"World(services={{{host!r}: ...}}): expected a host such as 'pay.example', or a host and the "
                     "beginning of a path such as 'pay.example/refunds'."
@@ -261,6 +309,11 @@ class OutsideWorld:
                 raise TypeError(f"World(services={{{host!r}: {service!r}}}): expected a Service(...).")
         self._seed, self._limits = seed, limits
         self._services = {host: ServiceAtWork(host, service, seed, limits) for host, service in given.items()}
+        self._prefixes: dict[str, str] = {}
+        for host in self._services:
+            other = self._prefixes.setdefault(_place(host), host)
+            if other != host:
+                raise ValueError(f"World(services=...): {host!r} and {other!r} are the same place.")
         self._others: dict[str, ServiceAtWork] = {}
 
     def __getitem__(self, host: str) -> Ledger:
@@ -277,11 +330,11 @@ class OutsideWorld:
     def find(self, url: str) -> ServiceAtWork:
         """The service that a URL leads to: of several the one that says most of its path."""
         parts = urlsplit(url)
-        host = parts.netloc
-        place = host + parts.path
-        fitting = [name for name in self._services if place == name or place.startswith(name.rstrip("/") + "/")]
+        host = parts.netloc.rpartition("@")[2].lower().removesuffix(_PORTS[parts.scheme])
+        place = host + parts.path.rstrip("/")
+        fitting = [start for start in self._prefixes if place == start or place.startswith(start + "/")]
         if fitting:
-            return self._services[max(fitting, key=len)]
+            return self._services[self._prefixes[max(fitting, key=len)]]
         if host not in self._others:  # answers 200 with nothing in it
             self._others[host] = ServiceAtWork(host, Service(body={}), self._seed, self._limits)
         return self._others[host]

@@ -400,6 +400,7 @@ class World:
         self._realm.faults = self.faults
         self._scheduler.delayed = self._alarm_delayed
         for index, fault in enumerate(self.faults.plan):
+            microseconds(fault.ms, f"the fault {str(fault)!r}")
             if fault.point is None:
                 due = microseconds(fault.at_ms, f"the fault {str(fault)!r}")
                 if due < self._loop.now:  # it was an earlier process's
@@ -408,6 +409,9 @@ class World:
 
     def _fault_due(self, planned: tuple[int, Fault]) -> None:
         index, fault = planned
+        if fault.what == RESTART and self._realm.down:
+            self._record("fault.missed", {"what": RESTART, "why": "the process was away"})
+            return
         if fault.what == RESTART:
             self.faults.strike(index)
             self._record("fault.injected", {"what": RESTART, "downtime_ms": fault.ms})
@@ -428,13 +432,18 @@ class World:
 
     def _restart_process(self, downtime_ms: float) -> None:
         self._stop_process()
-        back = self._loop.now + microseconds(downtime_ms, "restart")
-        self._loop.at(back, lambda _: self._start_process())
+        stopped = self._scheduler.process
+
+        def start(_: None) -> None:
+            if self._realm.down and self._scheduler.process == stopped:  # unless it was stopped and started since
+                self._start_process()
+
+        self._loop.at(self._loop.now + microseconds(downtime_ms, "restart"), start)
 
     def _alarm_delayed(self, label: str) -> int:
         """By how many µs the fault plan delays an alarm that is due now."""
         point = Point(label, self._find(label).next_alarm)
-        if not self.faults.passes(self._loop.now, point, AT_ALARM[:1]):
+        if not self.faults.passes(self._loop.now, point, AT_ALARM):
             return 0
         fault = self.faults.strikes(point, (DELAY,))
         if fault is None:

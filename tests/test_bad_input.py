@@ -1916,10 +1916,6 @@ WORLDS: list[tuple[dict[str, Any], str]] = [
         {"faults": "at 5 ms: evict A/a"},
         "TypeError: World(faults='at 5 ms: evict A/a'): expected a FaultPlan, such as FaultPlan().evict(...).",
     ),
-    (
-        {"faults": FaultPlan().evict("A/a", at_ms=-1)},
-        "ValueError: the fault 'at -1 ms: evict A/a' takes a number of milliseconds, 0 or more, not -1.",
-    ),
 ]
 
 

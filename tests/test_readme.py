@@ -42,11 +42,18 @@ def test_the_first_example_shows_an_alarm_that_is_given_up(capsys: pytest.Captur
     assert float(shown.splitlines()[-1].strip().split("  ")[0].replace(" ", "")) > 120_000
 
 
+def test_the_exploration_holds_in_every_run() -> None:
+    verdict = run(blocks()[:3])["verdict"]
+    assert verdict.outcome == "holds"
+    assert verdict.space.singles > 30
+    assert verdict.space.pairs > 500
+
+
 def test_a_world_in_a_folder_runs_its_overdue_alarm_when_it_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    world = run(blocks())["world"]
+    world = run([blocks()[0], *blocks()[3:]])["world"]
     [run_of_alarm] = world.trace.events(kind="alarm.dispatched")
     assert run_of_alarm.detail["late_ms"] > 59_000
     assert (tmp_path / "my-world" / "world.sqlite").exists()

@@ -1,6 +1,7 @@
 """Run notebooks anew and save them so that nothing but what they show can differ: `python -m tools.refresh FILE...`.
 
-Runs inside the project's environment. Whatever depends on the machine, the moment or the Python minor is left out of
+Runs inside the project's environment. It says which traces mean something else than
+before. Whatever depends on the machine, the moment or the Python minor is left out of
 the file; a notebook that comes out as it was is not written at all.
 """
 
@@ -13,6 +14,8 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from tools.meaning import changes
 
 MAX_BYTES = 400_000
 _CELL_TIMEOUT_S = 120
@@ -96,8 +99,8 @@ def execute(notebook: Any, folder: Path) -> None:
         raise RefreshError(f"a cell failed: {lines[-1] if lines else type(error).__name__}") from error
 
 
-def refresh(path: Path) -> bool:
-    """Run one notebook anew, and say whether its file had to be written."""
+def refresh(path: Path) -> list[str]:
+    """Run one notebook anew, and give the lines to tell: how it came out, and which traces changed their meaning."""
     before = path.read_text(encoding="utf-8")
     notebook = nbformat.reads(before, as_version=4)
     execute(notebook, path.parent)
@@ -109,11 +112,14 @@ def refresh(path: Path) -> bool:
     if size > MAX_BYTES:
         raise RefreshError(f"it came out at {size:,} bytes, and at most {MAX_BYTES:,} are allowed")
     if after == before:
-        return False
+        return [f"{path.name}: unchanged"]
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(after, encoding="utf-8", newline="\n")
     temporary.replace(path)
-    return True
+    told = changes(nbformat.reads(before, as_version=4), notebook)
+    if not told:
+        return [f"{path.name}: saved anew; its traces mean what they did"]
+    return [f"{path.name}: saved anew; {len(told)} of its traces changed", *(f"  {line}" for line in told)]
 
 
 def main(paths: list[Path]) -> int:
@@ -121,7 +127,7 @@ def main(paths: list[Path]) -> int:
     failed = 0
     for path in paths:
         try:
-            print(f"{path.name}: {'saved anew' if refresh(path) else 'unchanged'}", flush=True)
+            print("\n".join(refresh(path)), flush=True)
         except RefreshError as error:
             print(f"{path.name}: left as it was, for {error}.", file=sys.stderr, flush=True)
             failed += 1

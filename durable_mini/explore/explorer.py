@@ -80,16 +80,19 @@ class _Search:
         self._budget = budget
         self._goal = goal
         self._runs = [0, 0, 0]
+        self._in_vain = 0
         self._good_ends = 0
 
     def verdict(self, checked: SelfCheck) -> Verdict:
         if checked.differs is not None:
             return self._told(UNKNOWN, checked, why=checked.differs)
-        followers: list[tuple[Fault, Sequence[Passed], int]] = []
-        for plan, keep in self._plans(followers):
-            if sum(self._runs) >= self._budget:
+        for plan, keep in self._plans():
+            if sum(self._runs) + self._in_vain >= self._budget:
                 return self._told(UNKNOWN, checked, why=f"the budget of {self._budget:,} runs is spent")
             run = self._scenario.run(plan)
+            if run.never_struck:  # as if the plan were shorter: the same run as that one's
+                self._in_vain += 1
+                continue
             self._runs[len(plan)] += 1
             broken = self._broken(run)
             if broken is not None:
@@ -104,22 +107,21 @@ class _Search:
                 keep(run)
         return self._told(HOLDS, checked)
 
-    def _plans(
-        self, followers: list[tuple[Fault, Sequence[Passed], int]]
-    ) -> Iterator[tuple[FaultPlan, Callable[[Run], None] | None]]:
+    def _plans(self) -> Iterator[tuple[FaultPlan, Callable[[Run], None] | None]]:
         """Every plan in order, and who wants to see its run."""
-        base: list[Run] = []
-        yield FaultPlan(), base.append
+        passed: list[Sequence[Passed]] = []
+        yield FaultPlan(), lambda run: passed.append(run.passed)
         if self._depth == 0:
             return
-        for index, fault in list(plans.candidates(base[0].passed, self._kinds)):
+        followers: list[tuple[Fault, list[Fault]]] = []
+        for fault in plans.candidates(passed[0], self._kinds):
 
-            def keep(run: Run, fault: Fault = fault, index: int = index) -> None:
-                followers.append((fault, run.passed, index + 1))
+            def keep(run: Run, fault: Fault = fault) -> None:
+                followers.append((fault, list(plans.candidates(run.passed, self._kinds, run.first_struck or 0))))
 
             yield FaultPlan((fault,)), keep if self._depth == PAIRS else None
-        for first, passed, begin in followers:
-            for _, second in plans.candidates(passed, self._kinds, begin):
+        for first, following in followers:
+            for second in following:
                 yield FaultPlan((first, second)), None
 
     def _broken(self, run: Run) -> tuple[Property | None, Conflict] | None:

@@ -50,16 +50,15 @@ def checked(kinds: Sequence[str]) -> tuple[str, ...]:
     return given
 
 
-def candidates(passed: Sequence[Passed], kinds: Sequence[str], begin: int = 0) -> Iterator[tuple[int, Fault]]:
-    """Every fault of ``kinds`` that fits a point passed from ``begin`` on, with the number of the passing."""
+def candidates(passed: Sequence[Passed], kinds: Sequence[str], begin: int = 0) -> Iterator[Fault]:
+    """Every fault of ``kinds`` that fits a point passed from ``begin`` on, in the order of the points."""
     seen = set()
-    for index in range(begin, len(passed)):
-        one = passed[index]
+    for one in passed[begin:]:
         for kind in kinds:
             for what in KINDS[kind]:
                 if what in one.offers and (one.point, kind, what) not in seen:
                     seen.add((one.point, kind, what))
-                    yield index, _fault(one, kind, what)
+                    yield _fault(one, kind, what)
 
 
 def _fault(one: Passed, kind: str, what: str) -> Fault:

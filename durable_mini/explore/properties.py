@@ -106,8 +106,28 @@ class NothingLost:
                     f"{said} and due at {_at(due)}, but {key} was {verb} only before that, at {_at(of_key[-1].t)}.",
                     (of_key[-1], told),
                 )
-            return Conflict(f"{said}, and its effect, due at {_at(due)}, never took place.", (told, run.trace[-1]))
+            gone = _row_gone(run, key)
+            if gone is None:
+                return Conflict(f"{said}, and its effect, due at {_at(due)}, never took place.", (told, run.trace[-1]))
+            name, event = gone
+            return Conflict(
+                f"{said}, its row left {name} at {_at(event.t)}, and its effect, due at {_at(due)}, never took place.",
+                (told, event),
+            )
         return None
+
+
+def _row_gone(run: Run, key: str) -> tuple[str, Event] | None:
+    """When the last row of ``key`` was deleted, and from which watched rows."""
+    found: tuple[str, Event] | None = None
+    for name, changes in run.rows.items():
+        there = False
+        for event, rows in changes:
+            is_there = any(key in map(str, row) for row in rows)
+            if there and not is_there and (found is None or event.seq > found[1].seq):
+                found = (name, event)
+            there = is_there
+    return found
 
 
 class NotEarly:
@@ -210,11 +230,11 @@ class NothingOverdue:
         for label, (event, rows) in last.items():
             for row in rows:
                 due = (row[self._column] - run.trace.start_ms) * US_PER_MS
-                if due <= end.t:
+                if run.idle or due <= end.t:  # with nothing left to happen it stays, due or not
                     alarm = _last_alarm(run, label)
                     still = "no alarm is set" if alarm is None else f"the alarm, set to {_at(alarm)}, does not ring"
                     return Conflict(
-                        f"{row[0]} is in {self._rows} for ever: it was due at {_at(due)}, and {still}.", (event, end)
+                        f"{row[0]} stays in {self._rows} for ever: it is due at {_at(due)}, and {still}.", (event, end)
                     )
         return None
 

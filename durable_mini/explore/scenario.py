@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini import errors
 from durable_mini.explore.drawn import repeatable
-from durable_mini.faults import Fault, FaultPlan, Passed
+from durable_mini.faults import RAISED, Fault, FaultPlan, Passed
 from durable_mini.limits import US_PER_MS
 from durable_mini.record import STORED_ALARM
 from durable_mini.world import World
@@ -33,6 +33,9 @@ class Run:
     trace: Trace
     passed: Sequence[Passed]
     """The fault points that were passed, in order."""
+
+    first_struck: int | None
+    """How many points had been passed when the first fault of the plan struck; None if it did not."""
 
     never_struck: Sequence[Fault]
     outside: OutsideWorld
@@ -81,9 +84,7 @@ class Scenario:
             raise TypeError(f"A scenario is an async function of a world, not a {type(self.play).__name__}.")
         for name in self.settings:
             if name in _CHECKED_FIRST:
-                raise TypeError(
-                    f"Scenario(settings={{{name!r}: ...}}): that is for the explorer to set; leave it away."
-                )
+                raise TypeError(f"Scenario(settings={{{name!r}: ...}}): the explorer sets that; leave it away.")
 
     def run(self, plan: FaultPlan | str = "", **more: Any) -> Run:
         """One complete run under ``plan``."""
@@ -104,23 +105,29 @@ class Scenario:
             except errors.LimitError as limit:
                 endless = str(limit)
             except Exception as raised:  # noqa: BLE001 - a learner's class may raise anything
-                if not (getattr(raised, "retryable", False) or getattr(raised, "durableObjectReset", False)):
-                    error = raised
+                error = None if _of_a_fault(raised) else raised
             if endless is None:
                 idle, endless = _settle(world, self.horizon_ms)
             return Run(
-                faults,
-                world.trace,
-                world.faults.passed,
-                world.faults.never_struck,
-                world.services,
-                idle,
-                endless,
-                error,
-                result,
+                plan=faults,
+                trace=world.trace,
+                passed=world.faults.passed,
+                first_struck=world.faults.passed_before(0),
+                never_struck=world.faults.never_struck,
+                outside=world.services,
+                idle=idle,
+                endless=endless,
+                error=error,
+                result=result,
             )
         finally:
             world.run_sync(world.close())
+
+
+def _of_a_fault(error: Exception) -> bool:
+    """Whether a client was told of a fault, and not of a mistake in its own code or in the class."""
+    lost = getattr(error, "retryable", False) or getattr(error, "durableObjectReset", False)
+    return bool(lost) or errors.message_of(error).startswith(RAISED)
 
 
 def _settle(world: World, horizon_ms: float) -> tuple[bool, str | None]:

@@ -118,6 +118,24 @@ class Verdict:
     def __repr__(self) -> str:
         return str(self)
 
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """In a notebook: the timeline up to the conflict, with the text in its place where pictures cannot be shown."""
+        bundle = {"text/plain": str(self)}
+        if self.run is not None and self.conflict is not None and self.conflict.events:
+            from durable_mini.figures.story import story_svg
+
+            names = [name for name in self.run.rows if name != "alarm"]
+            bundle["image/svg+xml"] = story_svg(
+                self.run.trace,
+                self.conflict.events,
+                title=f"Not so: {self.broken or 'the scenario'}",
+                subtitle="; ".join(map(str, self.run.plan)) or "no fault",
+                verdict="broken",
+                story=self.story,
+                watched=names,
+            )
+        return bundle
+
 
 def replay(scenario: Scenario, token: str) -> Run:
     """The run that a verdict's token stands for; an error if it comes out differently now."""
@@ -148,7 +166,7 @@ def told_around(run: Run, conflict: Conflict, width: int = _WIDTH) -> str:
         before = place
         event = telling[place]
         mark = "✕" if event.seq in marked else "⚡" if event.seq in faults else " "
-        rows.append((mark, words.whole_ms(event.t), words.event(event, run.trace.start_ms)))
+        rows.append((mark, words.whole_ms(event.t), words.in_story(event, run.trace.start_ms)))
     if before + 1 < len(telling):
         rows.append(("", "⋯", ""))
     moment = max(len(row[1]) for row in rows)

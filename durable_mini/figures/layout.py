@@ -182,7 +182,7 @@ class _Builder:
         """Add what ``event`` shows."""
         known = self._reader.objects.get(event.object)
         before = known.alarm.stored if known is not None else None
-        written = list(known.written) if known is not None else []
+        written = known.written if known is not None else []  # the end of a turn begins a new list
         state = self._reader.take(event)
         family = event.kind.partition(".")[0]
         if family == "request":

@@ -27,6 +27,9 @@ MOST_ROWS: Final = 4
 GLYPH: Final = 7.0
 """Half the width that a glyph takes."""
 
+EDGE: Final = 8.0
+"""What every label keeps from the right edge of the picture."""
+
 LEAD: Final = 3.0
 """How far to the left of a label in a lower row nothing else may start."""
 
@@ -110,7 +113,7 @@ def place(drawn: Layout, left: float, right: float, width: float) -> list[LaneLa
     for number in range(len(drawn.lanes)):
         spans = [span for span in drawn.spans if span.lane == number]
         marks = [mark for mark in drawn.marks if mark.lane == number and mark.kind != "recorded"]
-        rows = _Rows(left - GLYPH, width - 8)
+        rows = _Rows(left - GLYPH, width - EDGE)
         extents: list[tuple[Span | Mark, float, float]] = []
         for span in spans:
             start, end = x(span.start), max(x(span.end), x(span.start) + LEAST_SPAN)

@@ -15,7 +15,7 @@ from durable_mini.figures import words
 from durable_mini.figures.alternative import described
 from durable_mini.figures.layout import Layout, Mark, Phrases, Span, layout
 from durable_mini.figures.palette import GLYPHS, LIGHT, STYLES
-from durable_mini.figures.place import Placed, everywhere, place
+from durable_mini.figures.place import EDGE, Placed, everywhere, place
 from durable_mini.figures.svg import ticks, timeline_svg
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def figure_of(drawn: Layout, digest: str, title: str | None = None) -> Timeline:
 
 
 def _figure(drawn: Layout, title: str | None) -> Timeline:
-    labels = place(drawn, _LEFT, _WIDTH - _RIGHT, _WIDTH)
+    labels = place(drawn, _LEFT, _WIDTH - _RIGHT, _WIDTH - _RIGHT + EDGE)
     middles, y = [], 0.0
     for lane in labels:
         middles.append(y + _LANE / 2)

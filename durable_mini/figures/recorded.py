@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +36,9 @@ class Recording:
 
     moments: tuple[Moment, ...]
     """Those that a timeline draws."""
+
+    final: Mapping[str, Any] = field(default_factory=dict)
+    """What was stored at the end, by object: ``kv``, ``tables``, ``alarm``."""
 
     note: str = ""
     """What differs between the recorded program and the trace it is drawn over."""
@@ -77,7 +80,14 @@ class Recording:
                 moments.append(Moment(t_ms * 1000, "alarm", "alarm() raised"))
             elif event == "effect":
                 moments.append(Moment(t_ms * 1000, "outside", f"effect for {_lease(detail.get('id'))}"))
-        return cls(str(document["name"]), str(document["title"]), str(document["workerd"]), events, tuple(moments))
+        return cls(
+            str(document["name"]),
+            str(document["title"]),
+            str(document["workerd"]),
+            events,
+            tuple(moments),
+            document["final"],
+        )
 
 
 def _lease(name: object) -> str:

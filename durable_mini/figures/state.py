@@ -180,6 +180,9 @@ class ObjectState:
     written: list[str] = field(default_factory=list)
     """What the open transaction has written."""
 
+    pending: dict[str, dict[str, None]] = field(default_factory=dict)
+    """The same by the words that occur in it, each once."""
+
     committed: list[str] = field(default_factory=list)
     """What the newest transaction had written."""
 
@@ -196,7 +199,7 @@ class ObjectState:
             self.running.clear()
             if kind != "object.evicted":
                 self.alarm.undo()
-                self.written.clear()
+                self._turn_over()
         elif kind == "gate.closed":
             self.gate_depth += 1
         elif kind == "gate.opened":
@@ -210,18 +213,28 @@ class ObjectState:
             self.waiting.pop(detail.get("call"), None)
             self.running.pop(detail.get("call"), None)
         elif kind == "storage.write":
-            self.written.append(
+            self._wrote(
                 words.statement(str(detail.get("sql", ""))) if detail.get("op") == "sql" else words.event(event, 0)
             )
         elif kind in ("alarm.set", "alarm.deleted"):
-            self.written.append("alarm")
+            self._wrote("alarm")
         elif kind == "storage.commit":
-            self.committed, self.written = self.written, []
+            self.committed = self.written
+            self._turn_over()
         elif kind == "storage.rolled_back":
-            self.written.clear()
+            self._turn_over()
             self.alarm.undo()
         elif kind == "storage.rows":
             self.rows[str(detail.get("of"))] = str(detail.get("rows"))
+
+    def _wrote(self, told: str) -> None:
+        self.written.append(told)
+        for word in told.split():
+            self.pending.setdefault(word, {})[told] = None
+
+    def _turn_over(self) -> None:
+        self.written = []
+        self.pending.clear()
 
     @property
     def memory(self) -> str:
@@ -297,7 +310,7 @@ class Reader:
         table["isRetry"] = ("true" if alarm.retries else "false") if on_its_way else NEITHER
         for name in self.watched:
             shown = words.rows(state.rows[name], self.start_ms) if name in state.rows else "none"
-            pending = dict.fromkeys(told for told in state.written if name in told.split())
+            pending = state.pending.get(name)
             table[name] = shown + (f"; {NOT_COMMITTED}: {', '.join(pending)}" if pending else "")
         table["gate"] = "closed by blockConcurrencyWhile" if state.gate_depth else "open"
         table["memory"] = "process away" if self.down else state.memory

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from durable_mini.figures import words
 from durable_mini.figures.layout import Layout, Mark, Span
 from durable_mini.figures.palette import GLYPHS, LIGHT, STYLES
-from durable_mini.figures.place import GLYPH, LEAST_SPAN, Placed, everywhere, place, text_width
+from durable_mini.figures.place import EDGE, GLYPH, LEAST_SPAN, Placed, everywhere, place, text_width
+
+if TYPE_CHECKING:
+    from durable_mini.figures.series import Chart
 
 WIDTH: Final = 880
 LEFT: Final = 118
@@ -105,8 +108,9 @@ def lab_svg(
     table: Mapping[str, str],
     note: str = "",
     name: str = "",
+    chart: Chart | None = None,
 ) -> str:
-    """A lab at rest: title, verdict, timeline, story, and the table at the cursor; ``name`` is its id."""
+    """A lab at rest: title, verdict, timeline, chart, story, and the table at the cursor; ``name`` is its id."""
     picture = _Picture()
     picture.text(16, 26, title, bold=True, size=15)
     picture.text(26 + text_width(title, 16), 26, subtitle, "soft")
@@ -116,6 +120,12 @@ def lab_svg(
     picture.text(WIDTH - 16, rule - (16 if beside else 14), verdict[1], tone, bold=True, size=13, anchor="end")
     picture.line(0, rule, WIDTH, rule)
     y = _timeline(picture, drawn, rule + (24 if everywhere(drawn) else 12), cursor) + 8
+    if chart is not None:
+        body, height = chart.drawn()
+        picture.line(0, y + 8, WIDTH, y + 8)
+        picture.parts.append(f'<g transform="translate(0 {_n(y + 8)})">\n{body}\n</g>')
+        y += height + 8
+        picture.line(0, y, WIDTH, y)
     for line in _wrapped(story, WIDTH - 32):
         y += 18
         picture.text(16, y, line)
@@ -170,7 +180,7 @@ def _timeline(picture: _Picture, drawn: Layout, top: float, cursor: int | None) 
     """Draw the timeline from ``top`` on; where it ends."""
     right = WIDTH - RIGHT
     scale = (right - LEFT) / drawn.end
-    labels = place(drawn, LEFT, right, WIDTH)
+    labels = place(drawn, LEFT, right, right + EDGE)
     middles, y = [], top
     for lane in labels:
         middles.append(y + LANE / 2)

@@ -24,7 +24,8 @@ SPACE: Final = "\u00a0"  # between a number and its unit, and between thousands
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _MOMENT: Final = re.compile(f"{_OPEN}(-?\\d+){_CLOSE}")
 _YEAR_MS: Final = 366 * 86_400_000
-_PAST: Final = {"revoke": "revoked", "charge": "charged", "release": "released", "notify": "notified", "pay": "paid"}
+_PAST: Final = {"revoke": "revoked", "charge": "charged", "release": "released", "notify": "notified", "pay": "paid",
+                "confirm": "confirmed", "book": "booked"}  # fmt: skip
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -192,6 +193,13 @@ def event(one: Event, start_ms: int) -> str:
         "process.stopped": "process stopped: all memory is gone",
         "process.started": "process started: stored alarms are loaded",
     }.get(kind, kind)
+
+
+def in_story(one: Event, start_ms: int) -> str:
+    """An event where it stands alone: of a commit that changed watched rows, the rows that it left."""
+    if one.kind != "storage.rows":
+        return event(one, start_ms)
+    return f"{one.detail['of']} now: {at(rows(str(one.detail['rows']), start_ms), one.t)}"
 
 
 _STRUCK: Final = {

@@ -54,8 +54,29 @@ function settingControl(setting, onChange) {
   return { box, show: (value) => (check.checked = value) };
 }
 
+// One way to break it, a button or a choice: its element, what can be focused in it, `show(state)` for what is in the plan.
+function faultControl(fault, send) {
+  const { name, label, help } = fault;
+  if (fault.kind === "choice") {
+    const id = `${PAGE_ID}-${++nextId}`;
+    const select = element("select", { id, title: help }, ...fault.options.map((option) => element("option", { value: option }, option)));
+    const box = element("span", { className: "dm-setting dm-where" }, element("label", { htmlFor: id, title: help }, label), select);
+    box.dataset.name = name;
+    select.addEventListener("change", () => send({ press: name, option: select.value }));
+    const show = (chosen) => {
+      select.value = chosen;
+      box.classList.toggle("dm-broken", chosen !== fault.options[0]);
+    };
+    return { name, box, field: select, show };
+  }
+  const chip = element("button", { type: "button", className: "dm-chip", title: help, "aria-pressed": "false" }, label);
+  chip.dataset.name = name;
+  chip.addEventListener("click", () => send({ press: name, atCursor: fault.at_cursor }));
+  return { name, box: chip, field: chip, show: (pressed) => chip.setAttribute("aria-pressed", String(pressed)) };
+}
+
 class Controls {
-  // `send` takes what has changed: {settings}, {press}, {seed}.
+  // `send` takes what has changed: {settings}, {press, option}, {seed}.
   constructor(about, send) {
     this.settings = {};
     this.about = about;
@@ -68,13 +89,7 @@ class Controls {
       this.settings[setting.name] = control;
       (setting.more ? this.more : this.inView).append(control.box);
     }
-    this.chips = about.faults.map((fault) => {
-      const chip = element("button", { type: "button", className: "dm-chip", title: fault.help, "aria-pressed": "false" });
-      chip.textContent = fault.label;
-      chip.dataset.name = fault.name;
-      chip.addEventListener("click", () => send({ press: fault.name, atCursor: fault.at_cursor }));
-      return chip;
-    });
+    this.faults = about.faults.map((fault) => faultControl(fault, send));
     const seedId = `${PAGE_ID}-${++nextId}`;
     this.seed = element("input", { type: "text", inputMode: "numeric", id: seedId, className: "dm-seed", autocomplete: "off" });
     this.seed.addEventListener("change", () => {
@@ -101,7 +116,7 @@ class Controls {
     };
     toggle.addEventListener("click", () => this.unfold(this.more.hidden));
     const group = element("div", { className: "dm-faults", role: "group", "aria-label": "Break it" });
-    group.append(element("span", { className: "dm-soft" }, "Break it:"), ...this.chips);
+    group.append(element("span", { className: "dm-soft" }, "Break it:"), ...this.faults.map(({ box }) => box));
     const breaks = element("div", { className: "dm-controls dm-breaks" }, group, toggle);
     this.elements = [this.inView, breaks, this.more];
   }
@@ -118,13 +133,13 @@ class Controls {
       box.classList.toggle("dm-idle", idle);
       for (const input of box.querySelectorAll("input, select")) input.disabled = this.dead || idle;
     }
-    for (const chip of this.chips) chip.setAttribute("aria-pressed", String(run.pressed.includes(chip.dataset.name)));
+    for (const { name, show } of this.faults) show(run.pressed[name]);
     this.seed.value = run.seed;
   }
 
-  // The button of a fault that one run has and another has not.
-  chipOf(before, after) {
-    return this.chips.find((chip) => before.includes(chip.dataset.name) && !after.includes(chip.dataset.name));
+  // The control of a fault that differs between two runs.
+  controlOf(before, after) {
+    return this.faults.find(({ name }) => before[name] !== after[name])?.field;
   }
 
   // Whether Python is out of reach: nothing can be set then, and what is under "more" can still be read.

@@ -60,6 +60,7 @@ def static(lab: Lab, outcome: Outcome, name: str = "") -> str:
         table=table,
         note=AT_REST,
         name=name,
+        chart=lab.chart(outcome),
     )
 
 
@@ -70,6 +71,7 @@ def plain(lab: Lab, outcome: Outcome) -> str:
     at = opening(lab, outcome)
     table = state_after(outcome.trace, at, recording=overlay.recording, watched=lab.watch, effects=names)
     drawn = drawn_layout(lab, outcome, overlay.recording)
+    chart = lab.chart(outcome)
     rows = [(name, value) for name, value in table.items() if name != "now"]
     parts = [
         f"{lab.title}: {subtitle(lab, outcome)}",
@@ -79,6 +81,7 @@ def plain(lab: Lab, outcome: Outcome) -> str:
         *(["fault plan: " + "; ".join(str(fault) for fault in outcome.plan)] if outcome.plan else []),
         "",
         alternative.described(drawn, outcome.trace.digest),
+        *(["", chart.text] if chart is not None else []),
         "",
         f"What the runtime saw at {table['now']}",
         alternative.table(rows),

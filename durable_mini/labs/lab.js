@@ -1,7 +1,8 @@
 // The lab: joins controls, timeline, table and cursor, and talks to Python.
 //
-// To Python goes {settings, plan, seed, press, at_ms, reply}, at most one message at a time; while it is on its way,
-// newer changes wait and go together. Back comes the trait `picture`, a finished run, or `refused`. The time cursor needs no Python.
+// To Python goes {settings, plan, seed, press, option, at_ms, reply}, at most one message at a time; while it is on its
+// way, newer changes wait and go together. Back comes the trait `picture`, a finished run, or `refused`. What could break
+// at an event is asked for by {ask, reply} and comes as `offered`. The time cursor needs no Python.
 
 const RESTARTED = "The kernel was restarted: run this cell again.";
 const NO_ANSWER = "No answer from the kernel: is a cell still running? If the kernel was restarted, run this cell again.";
@@ -9,10 +10,6 @@ const STOPPED = "✕ the run was stopped; what you see is the run before";
 const GONE = ["comm_live_update", "comm:close", "destroy"];
 const PATIENCE_MS = 4000; // Python stops a run after 3 s
 const LEAST_WIDTH = 240;
-
-function planOf(run) {
-  return run.plan.join("\n") || "nothing breaks";
-}
 
 class Lab {
   constructor(model, root) {
@@ -28,11 +25,15 @@ class Lab {
     this.tallest = 0;
     this.touched = false; // whether the cursor was moved by hand
     this.playing = null;
+    this.past = new Past();
+    this.doing = ""; // what the message on its way changes, for undo
     this._build(root);
     this.onPicture = () => this._receive(JSON.parse(model.get("picture")));
     this.onRefused = () => this._refused(JSON.parse(model.get("refused")));
     model.on("change:picture", this.onPicture);
     model.on("change:refused", this.onRefused);
+    this.onOffered = () => this._offered(JSON.parse(model.get("offered")));
+    model.on("change:offered", this.onOffered);
     // A model is told once its kernel has gone; a new run of the cell makes a new model.
     this.onLost = () => this._dead(true);
     for (const event of GONE) model.on(event, this.onLost);
@@ -44,6 +45,7 @@ class Lab {
   destroy() {
     this.model.off("change:picture", this.onPicture);
     this.model.off("change:refused", this.onRefused);
+    this.model.off("change:offered", this.onOffered);
     for (const event of GONE) this.model.off(event, this.onLost);
     clearTimeout(this.patience);
     this.observer.disconnect();
@@ -57,7 +59,11 @@ class Lab {
     this.timeline = new Timeline(about, (picked) => {
       this._stop();
       this.touched = true;
-      if ("event" in picked) this._goTo(picked.event);
+      this.offers.close(false);
+      if ("event" in picked) {
+        this._goTo(picked.event);
+        this._ask(false);
+      }
       else if ("stop" in picked) this._stand(this.run.stops.find((stop) => stop.said && stop.t === picked.stop));
       else this._goAt(picked.t);
     });
@@ -69,7 +75,7 @@ class Lab {
     this.subtitle = element("span", { className: "dm-soft" });
     this.verdict = element("span", { className: "dm-verdict", role: "status", "aria-live": "polite" });
     this.plot = element("div", { className: "dm-plot", tabIndex: 0, role: "group" }, this.timeline.svg);
-    this.plot.setAttribute("aria-label", "Timeline. Left and right step from event to event, page up and down from moment to moment, home and end go to the ends, space plays. The table says the same in words.");
+    this.plot.setAttribute("aria-label", "Timeline. Left and right step from event to event, page up and down from moment to moment, home and end go to the ends, space plays, enter shows what could break here. The table says the same in words.");
     this.plot.addEventListener("keydown", (key) => this._key(key));
     this.heading = element("h3");
     this.table = element("table");
@@ -88,11 +94,20 @@ class Lab {
     const speeds = [["0.1", "× 0.1"], ["0.5", "× 0.5"], ["1", "× 1"], ["4", "× 4"], ["20", "× 20"]];
     this.speed = element("select", { "aria-label": "speed", className: "dm-speed" }, ...speeds.map(([value, text]) => element("option", { value }, text)));
     this.speed.value = "1";
+    this.chart = element("div", { className: "dm-chart", hidden: true });
     this.story = element("p", { className: "dm-story" });
     this.trouble = element("p", { className: "dm-trouble", role: "alert" });
-    this.plan = element("code");
-    this.undo = button("undo the last fault", "undo", () => this._change({ plan: this.run.plan.slice(0, -1) }));
-    this.undo.className = "dm-link";
+    this.faults = new Faults((number) => {
+      this.taken = number;
+      this._change({ plan: this.run.plan.filter((_, other) => other !== number) });
+    });
+    this.offers = new Offers((line) => this._change({ plan: [...this.run.plan, line], atCursor: true }), () => this.plot.focus());
+    this.planText = new PlanText((plan) => this._change({ plan, edited: true }));
+    this.controls.more.append(this.planText.box);
+    this.undo = button("undo", "↶ undo", () => this._undo());
+    this.redo = button("redo", "↷ redo", () => this._redo());
+    this.undo.className = this.redo.className = "dm-link";
+    root.addEventListener("keydown", (key) => this._undoKey(key));
     this.copy = button("copy as code", "copy as code", () => this._copy());
     this.copy.className = "dm-link dm-copy";
     this.code = element("textarea", { className: "dm-code", readOnly: true, hidden: true, rows: 10, "aria-label": "code that makes this picture" });
@@ -100,7 +115,7 @@ class Lab {
       this._stop();
       this._step(by);
     };
-    this.body = element("div", { className: "dm-body" }, this.plot, element("div", { className: "dm-aside" }, this.heading, this.table));
+    this.body = element("div", { className: "dm-body" }, this.plot, element("div", { className: "dm-aside" }, this.heading, this.table), this.offers.box);
     this.root = root;
     root.className = "dm-lab";
     root.dataset.view = this.view;
@@ -114,8 +129,8 @@ class Lab {
         button("previous event", "◀|", step(-1)), this.play, button("next event", "|▶", step(1)),
         this.scrub, this.count, this.clock, this.speed),
       this.body,
-      this.story, this.trouble,
-      element("div", { className: "dm-plan" }, element("span", { className: "dm-soft" }, "fault plan"), this.plan, this.undo, this.copy),
+      this.chart, this.story, this.trouble,
+      element("div", { className: "dm-plan" }, element("span", { className: "dm-soft" }, "fault plan"), this.faults.list, element("span", { className: "dm-steps" }, this.undo, this.redo, this.copy)),
       this.code, this.live,
     );
   }
@@ -133,6 +148,10 @@ class Lab {
   _send() {
     const { settings, ...rest } = this.next;
     this.next = null;
+    const [only, more] = Object.keys(settings);
+    const setting = only && !more && !["plan", "seed", "press"].some((name) => name in rest);
+    this.doing = rest.moved ?? (setting ? `setting ${only}` : "other");
+    this.edited = Boolean(rest.edited);
     this.waiting = `${this.view}-${++this.sent}`;
     try {
       this.model.send({
@@ -140,6 +159,8 @@ class Lab {
         plan: (rest.plan ?? this.run.plan).join("\n"),
         seed: rest.seed ?? this.run.seed,
         press: rest.press ?? null,
+        option: rest.option ?? null,
+        edited: this.edited,
         at_ms: this.t / 1000,
         reply: this.waiting,
       });
@@ -159,7 +180,8 @@ class Lab {
     clearTimeout(this.patience);
     this.root.classList.toggle("dm-dead", dead);
     this.controls.kill(dead);
-    this.undo.disabled = dead;
+    this.offers.close(false);
+    this._showPlan();
     this._warn(dead ? RESTARTED : "");
     this.controls.show(this.run);
   }
@@ -174,16 +196,16 @@ class Lab {
 
   _receive(sent) {
     this._warn("");
-    this._newRun(unpack(sent));
+    this._newRun(unpack(sent), sent.reply === this.waiting);
     this._answered(sent.reply);
   }
 
-  _refused({ sentence, reply, stopped }) {
-    this._show(this.trouble, `✕ ${sentence}`);
+  _refused({ sentence, reply, stopped, field }) {
+    if (field === "plan") this.planText.refuse(sentence);
+    else this._show(this.trouble, `✕ ${sentence}`);
     if (stopped) {
       this.verdict.className = "dm-verdict text-red";
       this.verdict.textContent = STOPPED;
-      this.plan.textContent = `of the run before: ${planOf(this.run)}`;
     }
     this.controls.show(this.run);
     this._answered(reply);
@@ -198,13 +220,14 @@ class Lab {
     if (this.waiting === null && this.next !== null) this._send();
   }
 
-  _newRun(run) {
+  // A run to show; `mine` if this view has asked for it.
+  _newRun(run, mine) {
     this._stop();
     const t = this.t;
     const before = this.run;
     this.run = run;
     this.scrub.max = run.layout.end;
-    const undone = document.activeElement === this.undo && before && before.plan.length > run.plan.length;
+    this.past.arrived(run, mine ? this.doing : "");
     if (this.next === null) this.controls.show(run);
     this.subtitle.textContent = run.subtitle;
     const [tone, text] = run.verdict;
@@ -212,15 +235,96 @@ class Lab {
     if (this.verdict.textContent !== text) this.verdict.textContent = text;
     this.story.textContent = run.story;
     this._show(this.trouble, run.trouble && `✕ ${run.trouble}`);
-    this.plan.textContent = planOf(run);
-    // the button goes away with the last fault, and keyboard focus must not be lost with it
-    if (undone && !run.plan.length) (this.controls.chipOf(before.pressed, run.pressed) ?? this.plot).focus();
-    this.undo.hidden = run.plan.length === 0;
+    this._showPlan();
+    this.planText.show(run.plan, mine && this.edited);
+    if (this.taken !== undefined && before && before.plan.length > run.plan.length) {
+      // the button goes away with its fault, and keyboard focus must not be lost with it
+      if (!this.faults.focus(this.taken)) (this.controls.controlOf(before.pressed, run.pressed) ?? this.plot).focus();
+      this.taken = undefined;
+    }
+    this.offers.close(false);
     this.code.value = run.code;
+    this._draw(run.chart);
     this.seen = new Map();
     this._redraw();
     if (this.touched) this._goAt(Math.min(t, run.layout.end));
     else this._goTo(run.cursor);
+    if (run.fork !== null) this._tell(`Forked at ${wholeMs(run.fork)}: what lies before is as it was. ${text}`);
+  }
+
+  _showPlan() {
+    const { plan, idle } = this.run;
+    this.faults.show(plan, idle, this.dead);
+    for (const [button, state] of [[this.undo, this.past.before], [this.redo, this.past.after]]) {
+      // not disabled: whoever undoes the last change keeps the focus
+      button.setAttribute("aria-disabled", String(this.dead || !state));
+    }
+  }
+
+  _tell(text) {
+    clearTimeout(this.telling);
+    this.live.textContent = text;
+  }
+
+  // -- undo and redo ------------------------------------------------------------------------------------
+
+  _undo() {
+    this._return("undo", this.past.before);
+  }
+
+  _redo() {
+    this._return("redo", this.past.after);
+  }
+
+  _return(moved, state) {
+    if (this.dead || this.waiting !== null) return;
+    if (state) this._change({ ...state, moved });
+    else this._tell(`There is nothing to ${moved}.`);
+  }
+
+  _undoKey(key) {
+    const typing = key.target.matches("textarea, input[type=text]");
+    if (!(key.ctrlKey || key.metaKey) || key.altKey || typing) return;
+    const letter = key.key.toLowerCase();
+    if (letter !== "z" && letter !== "y") return;
+    key.preventDefault();
+    key.stopPropagation();
+    if (letter === "y" || key.shiftKey) this._redo();
+    else this._undo();
+  }
+
+  // -- what could break at an event ---------------------------------------------------------------------
+
+  // Ask what could break at the event under the cursor; with `focus` the keyboard goes there.
+  _ask(focus) {
+    if (this.dead || this.waiting !== null) return;
+    this.asked = `${this.view}-ask-${++this.sent}`;
+    this.askedByKey = focus;
+    try {
+      this.model.send({ ask: this.index, reply: this.asked });
+    } catch {
+      this._dead(true);
+    }
+  }
+
+  _offered(answer) {
+    if (answer.reply !== this.asked || answer.digest !== this.run.digest || answer.index !== this.index) return;
+    this.shownFor = answer.index;
+    const body = this.body.getBoundingClientRect();
+    const plot = this.timeline.svg.getBoundingClientRect();
+    const x = plot.left - body.left + this.timeline.x(this.t);
+    this.offers.show(answer, { x, y: plot.top - body.top + this.timeline.below(this.index) }, this.askedByKey);
+    if (!this.askedByKey) this._tell(`${answer.offers.length} faults fit here; Enter goes to them.`);
+  }
+
+  // The chart, and the same as text for who wants to read it.
+  _draw(chart) {
+    this.chart.hidden = !chart;
+    if (!chart) return this.chart.replaceChildren();
+    const open = this.chart.querySelector("details")?.open ?? false;
+    this.chart.innerHTML = chart[0];
+    const text = element("pre", {}, chart[1]);
+    this.chart.append(element("details", { open }, element("summary", {}, "the chart as a table"), text));
   }
 
   _show(line, text) {
@@ -286,6 +390,7 @@ class Lab {
     const { run, t } = this;
     this.timeline.move(t);
     this._intoView();
+    if (!this.offers.box.hidden && this.index !== this.shownFor) this.offers.close(false);
     Object.assign(this.root.dataset, { t, event: this.index, said: this.said, trace: run.digest });
     this.scrub.value = t;
     const now = wholeMs(t);
@@ -368,6 +473,7 @@ class Lab {
       Home: () => this._stand(this.run.stops[0]),
       End: () => this._goAt(this.run.layout.end),
       " ": null,
+      Enter: null,
     };
     if (!(key.key in actions)) return;
     key.preventDefault();
@@ -377,6 +483,10 @@ class Lab {
       return;
     }
     this._stop();
+    if (key.key === "Enter") {
+      this._ask(true);
+      return;
+    }
     this.touched = true;
     actions[key.key]();
   }

@@ -8,24 +8,28 @@ static picture for saved notebooks, "copy as code", the learner's own class.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from durable_mini.errors import describe
-from durable_mini.faults import Fault, FaultPlan
+from durable_mini.faults import Fault, FaultPlan, Passed
 from durable_mini.figures import findings, words
 from durable_mini.labs.interrupted import told_briefly, without_our_lines
-from durable_mini.labs.settings import FaultButton, Moment, Setting, Value, Values, in_effect, values_of
+from durable_mini.labs.settings import FaultChoice, FaultControl, Moment, Setting, Value, Values, in_effect, values_of
+from durable_mini.services import Ledger, OutsideWorld, Service
 from durable_mini.world import World
 
 if TYPE_CHECKING:
     from durable_mini.figures.layout import Landmark
     from durable_mini.figures.plot import Timeline
     from durable_mini.figures.recorded import Recording
+    from durable_mini.figures.series import Chart
     from durable_mini.objects import Stub
     from durable_mini.promise import Promise
     from durable_mini.trace import Trace
+
+Reading = TypeVar("Reading")
 
 SIGNS: Final = {"good": "✓", "bad": "✕", "neutral": "○"}
 
@@ -63,34 +67,91 @@ class Outcome:
     unreached: tuple[Fault, ...] = ()
     """Faults of the plan whose point or moment never came."""
 
+    missed: tuple[Fault, ...] = ()
+    """Faults of the plan whose moment came and that did nothing."""
+
+    passed: tuple[Passed, ...] = ()
+    """Every point that the run passed, where a fault could have struck."""
+
+    services: OutsideWorld | None = None
+    """What really happened outside; None of a run of which the trace alone is known."""
+
+    _read: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, read: Callable[[Outcome], Reading]) -> Reading:
+        """What ``read`` makes of this run; it reads the run once, however often it is asked for."""
+        if read not in self._read:
+            self._read[read] = read(self)
+        found: Reading = self._read[read]
+        return found
+
+    def ledger(self, host: str) -> Ledger:
+        """What really happened at ``host``, whatever its callers were told."""
+        services = self.services
+        return services[host] if services is not None and host in list(services) else Ledger()
+
+
+@dataclass(frozen=True)
+class Other:
+    """An object of a lab beside its own one."""
+
+    name: str
+    cls: type[Any] | None = None
+    """Its class; None for that of the lab's own object, be it the learner's."""
+
+    binding: str = ""
+    """Objects reach its class as ``env.<binding>``; empty if none does."""
+
 
 class Run:
     """One run in the making: what a scenario can do."""
 
-    def __init__(self, world: World, stub: Stub[Any], values: Values, plan: FaultPlan, operations: Operations) -> None:
+    def __init__(
+        self, world: World, objects: Mapping[str, tuple[Stub[Any], Operations]], values: Values, plan: FaultPlan
+    ) -> None:
         self.values = values
         self.plan = plan
         self.until_ms = 0.0
         self._world = world
-        self._stub = stub
-        self._operations = operations
-        self._calls: list[tuple[float, str, tuple[Any, ...]]] = []
+        self._objects = objects
+        self._calls: list[tuple[float, Stub[Any], str, tuple[Any, ...]]] = []
+        self._clients: list[Promise[Any]] = []
 
-    def at(self, ms: float, operation: str, *arguments: Any) -> None:
-        """Have a client call the method that ``operation`` stands for, ``ms`` after the beginning."""
-        self._calls.append((ms, self._operations[operation], arguments))
+    def at(self, ms: float, operation: str, *arguments: Any, object: str = "") -> None:
+        """Have a client call the method that ``operation`` stands for, ``ms`` after the beginning.
+
+        It is called on the lab's own object, or on the one that is named. Operations are those of the lab; of objects
+        of other classes, their methods.
+        """
+        stub, operations = self._named(object)
+        self._calls.append((ms, stub, operations.get(operation, operation), arguments))
+
+    def stub(self, object: str = "") -> Stub[Any]:
+        """The stub of the lab's own object, or of the one that is named."""
+        return self._named(object)[0]
+
+    def client(self, coroutine: Coroutine[Any, Any, Any], name: str | None = None) -> None:
+        """Start a client at the beginning: a coroutine that calls stubs, waits with ``scheduler.wait(ms)``, ..."""
+        client = self._world.spawn(coroutine, name)
+        client.when_settled(lambda _: None)
+        self._clients.append(client)
+
+    def _named(self, object: str) -> tuple[Stub[Any], Operations]:
+        if object not in self._objects:
+            raise ValueError(f"The lab has no object {object!r}; it has {', '.join(filter(None, self._objects))}.")
+        return self._objects[object]
 
     def play(self, until_ms: float) -> None:
         """Make the calls, each at its time, and run the world to ``until_ms``. Raises what a call raised."""
         self.until_ms = until_ms
         world, replies = self._world, []
-        for ms, method, arguments in sorted(self._calls, key=lambda call: call[0]):
+        for ms, stub, method, arguments in sorted(self._calls, key=lambda call: call[0]):
             world.run_sync(world.run_until(world.start + ms))
-            reply: Promise[Any] = getattr(self._stub, method)(*arguments)
+            reply: Promise[Any] = getattr(stub, method)(*arguments)
             reply.when_settled(lambda _: None)  # somebody listens: a failure is not an unhandled one
             replies.append(reply)
         world.run_sync(world.run_until(world.start + until_ms))
-        for reply in replies:
+        for reply in [*replies, *self._clients]:
             if reply.settled:
                 self._raise_failure(reply)
 
@@ -118,7 +179,7 @@ class Lab:
     name: str
     title: str
     settings: tuple[Setting, ...]
-    faults: tuple[FaultButton, ...]
+    faults: tuple[FaultControl, ...]
     class_of: Callable[[Values], type[Any]]
     """The class that the settings ask for; not asked once the learner has given one."""
 
@@ -130,6 +191,21 @@ class Lab:
     tell: Callable[[Outcome], str]
     operations: Operations
     object_name: str
+    binding: str = ""
+    """How objects reach the lab's class: ``env.<binding>``."""
+
+    others: Callable[[Values], Sequence[Other]] = lambda _values: ()
+    """The objects beside the lab's own one."""
+
+    services: Callable[[Values], Mapping[str, Service]] | None = None
+    """The outside world: what answers at which host. Any other host answers 200."""
+
+    world: Callable[[Values], Mapping[str, Any]] = lambda _values: {}
+    """More arguments of the :class:`World`, such as ``jitter``."""
+
+    chart: Callable[[Outcome], Chart | None] = lambda _outcome: None
+    """A small chart that stands under the timeline."""
+
     watch: Mapping[str, str] = field(default_factory=dict)
     """Stored rows that the table shows: name to query."""
 
@@ -192,6 +268,12 @@ class Lab:
         """The label of the lab's object, as traces and fault plans know it."""
         return f"{self.class_for(values).__name__}/{self.object_name}"
 
+    def names(self, values: Values) -> dict[str, str]:
+        """What the words in braces of the lab's faults stand for."""
+        own = self.class_for(values).__name__
+        others = {one.name: f"{own if one.cls is None else one.cls.__name__}/{one.name}" for one in self.others(values)}
+        return {**self.operations, **others, "object": self.label(values)}
+
     # -- running ----------------------------------------------------------------------------------
 
     def run(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> Trace:
@@ -205,9 +287,14 @@ class Lab:
         """Run the scenario; an error of the learner's class is kept beside the trace up to there."""
         values, plan = self._given(faults, settings)
         chosen_seed = self.seed if seed is None else seed
-        world = World(seed=chosen_seed, faults=plan, watch=self.watch)
-        stub = world.namespace(self.class_for(values)).getByName(self.object_name)
-        run = Run(world, stub, values, plan, self.operations)
+        world = World(
+            seed=chosen_seed,
+            faults=plan,
+            watch=dict(self.watch),
+            services=self.services(values) if self.services is not None else None,
+            **self.world(values),
+        )
+        run = Run(world, self._objects(world, values), values, plan)
         error: Exception | None = None
         with told_briefly(self.class_for(values).__name__):
             try:
@@ -216,12 +303,27 @@ class Lab:
                 error = raised
         trace = world.trace
         until_us = round(run.until_ms * 1000)
-        missed = {(event.detail["what"], event.t) for event in trace.events(kind="fault.missed")}
-        unreached = tuple(
-            fault for fault in world.faults.never_struck if (fault.what, round(fault.at_ms * 1000)) not in missed
-        )
+        told = {(event.detail["what"], event.object, event.t) for event in trace.events(kind="fault.missed")}
+        idle = world.faults.never_struck
+        missed = tuple(fault for fault in idle if (fault.what, fault.object, round(fault.at_ms * 1000)) in told)
+        unreached = tuple(fault for fault in idle if fault not in missed)
+        passed = tuple(world.faults.passed)
         world.run_sync(world.close())
-        return Outcome(trace, values, plan, chosen_seed, until_us, error, unreached)
+        return Outcome(
+            trace, values, plan, chosen_seed, until_us, error, unreached, missed, passed, services=world.services
+        )
+
+    def _objects(self, world: World, values: Values) -> dict[str, tuple[Stub[Any], Operations]]:
+        """The stub of each object and its operations, by name; that of the lab's own object by the empty name too."""
+        own = self.class_for(values)
+        found: dict[str, tuple[Stub[Any], Operations]] = {}
+        for one in (Other(self.object_name, None, self.binding), *self.others(values)):
+            cls = one.cls or own
+            if cls is not own and cls.__name__ == own.__name__:
+                raise TypeError(f"The lab has a class {cls.__name__} of its own; give yours another name.")
+            namespace = world.bind(one.binding, cls) if one.binding else world.namespace(cls)
+            found[one.name] = namespace.getByName(one.name), self.operations if cls is own else {}
+        return {"": found[self.object_name], **found}
 
     @without_our_lines()
     def _given(self, faults: FaultPlan | str | None, settings: Values) -> tuple[dict[str, Value], FaultPlan]:
@@ -233,7 +335,7 @@ class Lab:
     def verdict(self, trace: Trace | Outcome | None = None) -> Verdict:
         """The verdict on a trace; without one, on the run that the lab starts with."""
         outcome = self._judged(trace)
-        verdict = self.judge(outcome)
+        verdict = outcome.once(self.judge)
         if verdict.tone != "good" or not outcome.unreached:
             return verdict
         never = words.listed([words.unreached(fault) for fault in outcome.unreached])
@@ -243,7 +345,7 @@ class Lab:
         """What happened, in one sentence."""
         outcome = self._judged(trace)
         never = [words.unreached(fault) for fault in outcome.unreached]
-        return "; ".join([self.tell(outcome).removesuffix("."), *never]) + "."
+        return "; ".join([outcome.once(self.tell).removesuffix("."), *never]) + "."
 
     def _judged(self, trace: Trace | Outcome | None) -> Outcome:
         if trace is None:
@@ -253,6 +355,11 @@ class Lab:
         own = self.outcome()
         if own.error is None and own.trace.digest == trace.digest:
             return own
+        if self.services is not None:
+            raise TypeError(
+                "A trace alone does not say what really happened outside; judge the run itself: "
+                "lab.verdict(lab.outcome(...))."
+            )
         last = trace[-1].t if len(trace) else 0
         return Outcome(trace, values_of(self.settings, {}, self.start), self.plan, self.seed, last)
 
@@ -274,12 +381,17 @@ class Lab:
                 return f"{message} (reset {event.object}, instance {instance}, at {event.t / 1000:g} ms)"
         return findings.not_awaited(outcome.trace) or findings.no_moment(outcome.trace) or ""
 
-    def press(self, button: str, plan: FaultPlan, at_ms: float, outcome: Outcome) -> FaultPlan:
-        """The plan after a fault button was pressed at the time cursor."""
-        found = next((one for one in self.faults if one.name == button), None)
+    def press(self, control: str, plan: FaultPlan, at_ms: float, outcome: Outcome, option: str = "") -> FaultPlan:
+        """The plan after a fault button was pressed at the time cursor, or an option of a fault choice was chosen."""
+        found = next((one for one in self.faults if one.name == control), None)
         if found is None:
-            raise ValueError(f"The lab has no fault {button!r}; it has {', '.join(one.name for one in self.faults)}.")
-        return found.press(plan, Moment(self.label(outcome.values), at_ms, outcome.trace, outcome.values))
+            raise ValueError(f"The lab has no fault {control!r}; it has {', '.join(one.name for one in self.faults)}.")
+        moment = self.moment(outcome, at_ms)
+        return found.choose(plan, option, moment) if isinstance(found, FaultChoice) else found.press(plan, moment)
+
+    def moment(self, outcome: Outcome, at_ms: float) -> Moment:
+        """The time cursor over a run, for fault controls."""
+        return Moment(self.names(outcome.values), at_ms, outcome.trace, outcome.values)
 
     def overlay(self, outcome: Outcome) -> Overlay:
         """The recording of the real runtime that fits a run."""

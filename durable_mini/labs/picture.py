@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
+from durable_mini.figures import words
 from durable_mini.figures.layout import MOST_EVENTS, Layout, as_columns, deltas, layout
 from durable_mini.figures.palette import GLYPHS, STYLES
+from durable_mini.figures.series import IN_PAGE
 from durable_mini.figures.state import Column, columns, settled
+from durable_mini.labs.offers import offers
+from durable_mini.labs.settings import FaultChoice
 
 if TYPE_CHECKING:
+    from durable_mini.faults import Fault
     from durable_mini.figures.recorded import Recording
     from durable_mini.labs.lab import Lab, Outcome
     from durable_mini.trace import Trace
@@ -35,7 +41,7 @@ def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit:
         until=outcome.until_us,
         phrases=phrases,
         limit=limit,
-        landmarks=lab.landmarks(outcome),
+        landmarks=outcome.once(lab.landmarks),
         unreached=outcome.unreached,
         effects=lab.effects(outcome.trace),
     )
@@ -51,7 +57,7 @@ def landmark_stops(lab: Lab, outcome: Outcome, drawn: Layout) -> list[tuple[int,
     """Where the cursor stops beside events: the moment, the event before it, and what the table says there."""
     times = [event.t for event in outcome.trace][: drawn.events]
     stops = []
-    for one in lab.landmarks(outcome):
+    for one in outcome.once(lab.landmarks):
         t = one.t if one.lane else drawn.end
         before = bisect_left(times, t) if one.lane else len(times)
         if t <= drawn.end:
@@ -59,29 +65,60 @@ def landmark_stops(lab: Lab, outcome: Outcome, drawn: Layout) -> list[tuple[int,
     return sorted(stops, key=lambda stop: stop[:2])
 
 
-def picture(lab: Lab, outcome: Outcome, reply_to: object = None) -> str:
-    """The message for a run, as JSON."""
+def picture(lab: Lab, outcome: Outcome, reply_to: object = None, before: Outcome | None = None) -> str:
+    """The message for a run, as JSON; ``before`` is the run that was on show."""
     limit = MOST_EVENTS
     while True:
-        text = json.dumps(_content(lab, outcome, reply_to, limit), ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(_content(lab, outcome, reply_to, limit, before), ensure_ascii=False, separators=(",", ":"))
         size = len(text.encode())
         if size <= MOST_BYTES or limit <= FEWEST_EVENTS:
             return text
         limit = max(FEWEST_EVENTS, int(min(limit, len(outcome.trace)) * MOST_BYTES / size * 0.95))
 
 
-def refusal(sentence: str, reply_to: object = None, *, stopped: bool = False) -> str:
-    """The message that a change was not accepted, or that its run was stopped; the picture stays."""
-    return json.dumps({"sentence": sentence, "reply": reply_to, "stopped": stopped}, ensure_ascii=False)
+def refusal(sentence: str, reply_to: object = None, *, stopped: bool = False, field: str = "") -> str:
+    """The message that a change was not accepted, or that its run was stopped; the picture stays.
+
+    ``field`` is where the wrong text was typed in, if it was.
+    """
+    content = {"sentence": sentence, "reply": reply_to, "stopped": stopped, "field": field}
+    return json.dumps(content, ensure_ascii=False)
 
 
-def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int) -> dict[str, Any]:
+def offered(outcome: Outcome, index: int, reply_to: object = None) -> str:
+    """The message with the faults that fit event ``index`` of a run."""
+    fitting = offers(outcome, index)
+    event = words.event(outcome.trace[index], outcome.trace.start_ms)
+    content = {
+        "reply": reply_to,
+        "digest": outcome.trace.digest[:16],
+        "index": index,
+        "event": event,
+        "offers": [list(one) for one in fitting],
+    }
+    return json.dumps(content, ensure_ascii=False)
+
+
+def forked(outcome: Outcome, before: Outcome | None) -> int | None:
+    """When a run departs from the one before, in µs; None if not by a fault that was added, or not at all."""
+    if before is None or (before.values, before.seed) != (outcome.values, outcome.seed):
+        return None
+    if all(fault in before.plan for fault in outcome.plan):
+        return None
+    for new, old in zip_longest(outcome.trace, before.trace):
+        if new != old:
+            return min(event.t for event in (new, old) if event is not None)
+    return None
+
+
+def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int, before: Outcome | None) -> dict[str, Any]:
     overlay = lab.overlay(outcome)
     drawn = drawn_layout(lab, outcome, overlay.recording, limit)
     verdict = lab.verdict(outcome)
     cursor = min(opening(lab, outcome), drawn.events - 1)
     steps = [event.seq for event in outcome.trace if event.kind not in NO_STEP and event.seq < drawn.events]
     recording = overlay.recording
+    chart = lab.chart(outcome)
     return {
         "reply": reply_to,
         "layout": as_columns(drawn),
@@ -98,10 +135,29 @@ def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int) -> dict[s
         "settings": dict(outcome.values),
         "seed": outcome.seed,
         "plan": [str(fault) for fault in outcome.plan],
-        "pressed": [button.name for button in lab.faults if button.pressed(outcome.plan)],
+        "idle": [_idle(fault, outcome) for fault in outcome.plan],
+        "fork": forked(outcome, before),
+        "pressed": _in_use(lab, outcome),
         "code": lab.code(faults=outcome.plan, seed=outcome.seed, **outcome.values),
         "subtitle": subtitle(lab, outcome),
+        "chart": None if chart is None else [chart.svg(IN_PAGE), chart.text],
         "digest": outcome.trace.digest[:16],
+    }
+
+
+def _idle(fault: Fault, outcome: Outcome) -> str:
+    """What is said of a fault that never struck; empty if it has."""
+    return "never reached" if fault in outcome.unreached else "did nothing" if fault in outcome.missed else ""
+
+
+def _in_use(lab: Lab, outcome: Outcome) -> dict[str, Any]:
+    """For each fault control by name: whether the button is pressed, or which option is chosen."""
+    moment = lab.moment(outcome, 0)
+    return {
+        one.name: one.chosen(outcome.plan, moment)
+        if isinstance(one, FaultChoice)
+        else one.pressed(outcome.plan, moment)
+        for one in lab.faults
     }
 
 
@@ -133,9 +189,9 @@ def _table(trace: Trace, events: int, lab: Lab) -> dict[str, Any]:
 
 def worded(texts: list[str]) -> dict[str, Any]:
     """Texts as numbers of the words they are made of, in base 36: most words occur in many of them."""
-    words: dict[str, int] = {}
-    written = [" ".join(_base36(words.setdefault(word, len(words))) for word in text.split(" ")) for text in texts]
-    return {"words": list(words), "texts": ";".join(written)}
+    known: dict[str, int] = {}
+    written = [" ".join(_base36(known.setdefault(word, len(known))) for word in text.split(" ")) for text in texts]
+    return {"words": list(known), "texts": ";".join(written)}
 
 
 def _base36(number: int) -> str:
@@ -150,9 +206,7 @@ def description(lab: Lab) -> dict[str, Any]:
         "title": lab.title,
         "seed": type(lab).seed,
         "settings": [setting.described() for setting in lab.shown_settings],
-        "faults": [
-            {"name": one.name, "label": one.label, "help": one.help, "at_cursor": one.at_cursor} for one in lab.faults
-        ],
+        "faults": [one.described() for one in lab.faults],
         "styles": {
             kind: [style.tone, style.glyph, style.fill, style.dashed, style.weight] for kind, style in STYLES.items()
         },

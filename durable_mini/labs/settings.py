@@ -1,12 +1,12 @@
-"""What a lab can be set to: sliders, choices, toggles; and the buttons that break it."""
+"""What a lab can be set to: sliders, choices, toggles; and the buttons and choices that break it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from durable_mini.faults import FaultPlan
+from durable_mini.faults import Fault, FaultPlan
 
 if TYPE_CHECKING:
     from durable_mini.trace import Trace
@@ -108,16 +108,21 @@ def in_effect(setting: Setting, values: Values) -> bool:
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a fault button was pressed."""
+    """Where a fault control was used: what the words in braces of its lines stand for, and the run on show."""
 
-    object: str
-    """The label of the lab's object."""
+    names: Mapping[str, str]
+    """``object`` and the name of each other object: its label; each operation: the method that does it."""
 
     at_ms: float
     """The time cursor, in ms since the world began."""
 
     trace: Trace
     values: Values
+
+    @property
+    def object(self) -> str:
+        """The label of the lab's object."""
+        return self.names["object"]
 
     @property
     def after_ms(self) -> float:
@@ -129,30 +134,106 @@ class Moment:
             return whole / 1000
         return (t + 1 if t in times else t) / 1000
 
+    def faults(self, line: FaultLine) -> FaultPlan:
+        """The faults that ``line`` stands for here."""
+        text = line if isinstance(line, str) else line(self)
+        for name, meant in self.names.items():
+            text = text.replace(f"{{{name}}}", meant)
+        if _AT in text:
+            text = text.replace(_AT, repr(self.after_ms).removesuffix(".0"))
+        return FaultPlan.parse(text)
+
+
+FaultLine = str | Callable[[Moment], str]
+"""A fault as a plan writes it (several stand a line each), or a function that gives it.
+
+Words in braces are filled in: ``{object}`` is the label of the lab's object, the name of another object its label, the
+name of an operation the method that does it, and ``{at}`` the time cursor, as in
+``"{object}/alarm#0/effect#0: raise after"``, ``"{object}/{charge}#0/turn#0: crash after commit"`` and
+``"at {at} ms: evict {object}"``.
+"""
+
+_AT: Final = "{at}"
+
 
 @dataclass(frozen=True)
 class FaultButton:
-    """A button under "break it": it lengthens the fault plan, and pressed again takes its fault out."""
+    """A button under "break it": it lengthens the fault plan, and pressed again takes its faults out."""
 
     name: str
     label: str
-    what: str
-    """The kind of fault it adds, as in ``Fault.what``; the button is pressed while the plan has one."""
-
-    add: Callable[[FaultPlan, Moment], FaultPlan]
+    line: FaultLine
     help: str = ""
-    at_cursor: bool = False
-    """Whether its fault strikes at the time cursor."""
 
-    def pressed(self, plan: FaultPlan) -> bool:
-        """Whether the plan has a fault of this button."""
-        return any(fault.what == self.what for fault in plan)
+    @property
+    def at_cursor(self) -> bool:
+        """Whether its fault strikes at the time cursor."""
+        return isinstance(self.line, str) and _AT in self.line
+
+    def pressed(self, plan: FaultPlan, moment: Moment) -> bool:
+        """Whether the plan has the faults of this button; those at the cursor count at any moment."""
+        mine = moment.faults(self.line)
+        return bool(mine) and all(any(self._same(one, fault) for fault in plan) for one in mine)
 
     def press(self, plan: FaultPlan, moment: Moment) -> FaultPlan:
-        """The plan with this button's fault, or without it if it is there already."""
-        if self.pressed(plan):
-            return FaultPlan(fault for fault in plan if fault.what != self.what)
-        return self.add(plan, moment)
+        """The plan with this button's faults, or without them if it has them already."""
+        mine = moment.faults(self.line)
+        if self.pressed(plan, moment):
+            return FaultPlan(fault for fault in plan if not any(self._same(one, fault) for one in mine))
+        return FaultPlan((*plan, *mine))
+
+    def _same(self, mine: Fault, fault: Fault) -> bool:
+        if self.at_cursor and mine.point is None:
+            return (mine.what, mine.object, None) == (fault.what, fault.object, fault.point)
+        return mine == fault
+
+    def described(self) -> dict[str, Any]:
+        """The button for the front-end."""
+        return {
+            "kind": "button", "name": self.name, "label": self.label, "help": self.help, "at_cursor": self.at_cursor,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FaultChoice:
+    """A choice under "break it": of its faults the plan has one at most, such as a crash at one of several points."""
+
+    name: str
+    label: str
+    options: tuple[tuple[str, FaultLine], ...]
+    """Label and line of each; that of "nowhere" is empty, and stands first."""
+
+    help: str = ""
+
+    at_cursor: ClassVar[bool] = False
+
+    def chosen(self, plan: FaultPlan, moment: Moment) -> str:
+        """The label of the option whose faults the plan has; without one, that of the first option."""
+        found = self.options[0][0]
+        most = 0
+        for label, line in self.options:
+            mine = moment.faults(line)
+            if len(mine) > most and all(one in plan for one in mine):
+                found, most = label, len(mine)
+        return found
+
+    def choose(self, plan: FaultPlan, label: str, moment: Moment) -> FaultPlan:
+        """The plan with the faults of the option ``label`` in the place of those of the others."""
+        lines = dict(self.options)
+        if label not in lines:
+            raise ValueError(f"{self.name}={label!r}: expected one of {', '.join(map(repr, lines))}.")
+        mine = {fault for line in lines.values() for fault in moment.faults(line)}
+        return FaultPlan((*(fault for fault in plan if fault not in mine), *moment.faults(lines[label])))
+
+    def described(self) -> dict[str, Any]:
+        """The choice for the front-end."""
+        return {
+            "kind": "choice", "name": self.name, "label": self.label, "help": self.help, "at_cursor": False,
+            "options": [label for label, _ in self.options],
+        }  # fmt: skip
+
+
+FaultControl = FaultButton | FaultChoice
 
 
 def values_of(

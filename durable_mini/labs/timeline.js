@@ -75,7 +75,7 @@ class Timeline {
     const x = (t) => this.left + t * scale;
     this.x = x;
     const everywhere = run.spans.filter((span) => span.lane < 0);
-    const top = everywhere.length ? 24 : 12;
+    const top = 24; // room for what crosses all lanes, kept free so that nothing jumps when it comes
     const labels = placeLabels(run, styles, x, this.left, width, (text) => this._measure(text));
     const middles = [];
     let bottom = top;
@@ -103,6 +103,10 @@ class Timeline {
       }
       for (const mark of run.marks) if (mark.lane === number) this._mark(mark, x(mark.t), middle);
     });
+    this.lows = new Map(); // how far down the marks of an event reach
+    run.marks.forEach((mark) => this.lows.set(mark.event, Math.max(this.lows.get(mark.event) ?? 0, middles[mark.lane] + 14)));
+    this.bottom = bottom;
+    if (run.fork !== null && run.fork <= run.layout.end) this._fork(x(run.fork), top, bottom, everywhere);
     this.cursor = svgElement("g", { class: "cursor" }, svg);
     svgElement("path", { d: `M0 ${top - 2}V${bottom}` }, this.cursor);
     svgElement("path", { d: `M-5.5 ${top - 9}h11l-5.5 8z`, class: "head" }, this.cursor);
@@ -121,6 +125,26 @@ class Timeline {
 
   move(t) {
     this.cursor?.setAttribute("transform", `translate(${this.x(Math.min(t, this.run.layout.end)).toFixed(1)} 0)`);
+  }
+
+  // Where a list that belongs to an event may begin.
+  below(event) {
+    return this.lows.get(event) ?? this.bottom;
+  }
+
+  // Where this run departs from the one before.
+  _fork(at, top, bottom, everywhere) {
+    svgElement("path", { d: `M${at} ${top - 12}V${bottom}`, class: "fork" }, this.svg);
+    const text = "forked here";
+    const width = this._measure(text);
+    const taken = everywhere.map((span) => {
+      const middle = (this.x(span.start) + this.x(span.end)) / 2;
+      const half = this._measure(span.label) / 2 + 6;
+      return [middle - half, middle + half];
+    });
+    const places = [at + 9, at - 9 - width].filter((x) => x > 4 && x + width < this.width - 4);
+    const x = places.find((x) => taken.every(([low, high]) => x > high || x + width < low));
+    if (x !== undefined) svgElement("text", { x, y: top - 5, class: "text-red" }, this.svg, text);
   }
 
   _axis(run, top, bottom, width) {

@@ -16,13 +16,13 @@ import traitlets
 from durable_mini.faults import FaultPlan
 from durable_mini.figures.palette import stylesheet
 from durable_mini.labs.deadline import TookTooLong, deadline
-from durable_mini.labs.picture import description, picture, refusal
+from durable_mini.labs.picture import description, offered, picture, refusal
 
 if TYPE_CHECKING:
     from durable_mini.labs.lab import Lab, Outcome
 
 _HERE = Path(__file__).parent
-_MODULES = ("words.js", "place.js", "timeline.js", "controls.js", "lab.js")
+_MODULES = ("words.js", "place.js", "timeline.js", "controls.js", "faults.js", "past.js", "lab.js")
 """Parts of one ES module, in the order in which they are joined."""
 
 MOST_SEED = 999_999_999
@@ -46,6 +46,9 @@ class LabWidget(anywidget.AnyWidget):
     place = traitlets.Unicode().tag(sync=True)
     """The name in the static picture that the live lab takes the place of; empty where it has a view of its own."""
 
+    offered = traitlets.Unicode().tag(sync=True)
+    """The faults that fit the event that was asked for last, as JSON."""
+
     refused = traitlets.Unicode().tag(sync=True)
     """Why the newest change was not accepted, as JSON; the picture stays."""
 
@@ -64,8 +67,10 @@ class LabWidget(anywidget.AnyWidget):
         reply_to = content.get("reply")
         try:
             with deadline(self.most_seconds):
-                answer = self.changed(content)
-            self.picture = answer
+                if "ask" in content:
+                    self.offered = offered(self._outcome, int(content["ask"]), reply_to)
+                else:
+                    self.picture = self.changed(content)
         except TookTooLong:
             name = self._lab.class_for(self._outcome.values).__name__
             self.refused = refusal(
@@ -73,17 +78,33 @@ class LabWidget(anywidget.AnyWidget):
                 reply_to,
                 stopped=True,
             )
+        except WrongPlanError as error:
+            self.refused = refusal(str(error), reply_to, field="plan")
         except Exception as error:  # noqa: BLE001 - in a callback nobody else would ever see it
             self.refused = refusal(f"{type(error).__name__}: {error}", reply_to)
 
     def changed(self, content: Mapping[str, Any]) -> str:
         """Run the lab as the front-end asks for, and return the picture of that run."""
-        lab = self._lab
-        plan = FaultPlan.parse(str(content.get("plan", "")))
+        lab, before = self._lab, self._outcome
+        plan = _plan(str(content.get("plan", "")), edited=bool(content.get("edited")))
         if content.get("press"):
-            plan = lab.press(str(content["press"]), plan, float(content["at_ms"]), self._outcome)
-        self._outcome = lab.outcome(faults=plan, seed=_seed(content["seed"]), **dict(content["settings"]))
-        return picture(lab, self._outcome, content.get("reply"))
+            pressed, option = str(content["press"]), str(content.get("option") or "")
+            plan = lab.press(pressed, plan, float(content["at_ms"]), self._outcome, option)
+        outcome = lab.outcome(faults=plan, seed=_seed(content["seed"]), **dict(content["settings"]))
+        answer = picture(lab, outcome, content.get("reply"), before)
+        self._outcome = outcome
+        return answer
+
+
+class WrongPlanError(ValueError):
+    """A plan that was typed in, and that cannot be read."""
+
+
+def _plan(text: str, *, edited: bool) -> FaultPlan:
+    try:
+        return FaultPlan.parse(text)
+    except ValueError as error:
+        raise (WrongPlanError(str(error)) if edited else error) from None
 
 
 def _seed(given: object) -> int:

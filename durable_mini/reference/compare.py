@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.reference.invariants import Invariant, Observed, invariant_of
 from durable_mini.reference.recording import bare
+from durable_mini.reference.service import NAME as SERVICE
 from durable_mini.reference.setasides import SetAsides, engine_wording
 from durable_mini.reference.values import ABSENT, Mismatch, mismatches, shown, without
 
@@ -80,6 +81,8 @@ def compare(recording: Recording, ours: Replay, set_asides: SetAsides | None = N
     recorded_events: dict[str, list[Happened]] = {}
     for event in recording.events:
         recorded_events.setdefault(event.object, []).append(event)
+    if SERVICE in recorded_events:  # of several paths, which know nothing of each other
+        recorded_events[SERVICE].sort(key=lambda event: (str(event.details.get("path")), event.details.get("call", 0)))
     final_names = {bare(name): name for name in recording.final}
     reports = []
     for name in recording.compared_objects():

@@ -41,7 +41,7 @@ def not_supported(recording: Recording) -> dict[str, str]:
     for step in recording.steps:
         if step.kind != "worker" and missing(STEP_NEEDS.get(step.kind)):
             return dict.fromkeys(names, step.kind)
-    found: dict[str, str] = {"$worker": "worker", "$service": "services"}
+    found: dict[str, str] = {"$worker": "worker"}
     calls = _calls_seen(recording)
     for name, table, operation in _operations(recording, names):
         known = _known(table, operation[0])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from durable_mini import Error, Promise, Request, Stub, Trace, World, gather, scheduler
-from durable_mini.reference import needs
+from durable_mini.reference import needs, service
 from durable_mini.reference.clock import US, ReplayClock
 from durable_mini.reference.literals import absolute, decode, encode, error_properties, relative
 from durable_mini.reference.program import AlarmedProgramObject, Process, ProgramObject, classes
@@ -67,7 +67,8 @@ class _Run:
             compat_date=recording.compat_date,
             jitter=self.clock.jitter,
             alarm_lateness_ms=self.clock.lateness_ms,
-            limits=recording.rules.limits,
+            limits={**service.NO_LIMITS, **recording.rules.limits},
+            services=service.services_of(recording),
             path=path,
         )
         self.clock.attach(self.world)
@@ -96,11 +97,16 @@ class _Run:
                 client.result()  # an error in a client is one of ours: let it be seen
         seen = len(self.world.trace)
         final = {}
+        events = project(self.world.trace, seen, self.unlogged)
+        if self.recording.service:
+            events[service.NAME] = service.events_of(self.recording, self.world)
         for name in self.recording.final:
-            if bare(name) not in self.not_supported:
+            if name == service.NAME:
+                final[name] = service.final_of(self.recording, self.world)
+            elif bare(name) not in self.not_supported:
                 final[name] = await self._final_state(self._stub(name))
         return Replay(
-            events=project(self.world.trace, seen, self.unlogged),
+            events=events,
             replies=self.replies,
             final=final,
             not_supported=self.not_supported,

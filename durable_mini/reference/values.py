@@ -88,7 +88,7 @@ def plain(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     match next(iter(value), None), value:
-        case "$undef", _:
+        case "$undef", {"$undef": True}:
             return None
         case "$bigint", {"$bigint": digits} if _DIGITS.fullmatch(digits):
             return BigInt(digits)

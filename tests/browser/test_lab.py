@@ -12,6 +12,8 @@ from playwright.sync_api import Locator, Page, expect
 from durable_mini import FaultPlan
 from durable_mini.figures import state_after, words
 from durable_mini.labs.display import AT_REST
+from durable_mini.labs.offers import offers
+from durable_mini.labs.picture import forked
 from durable_mini.labs.single_alarm import lab
 from tests.browser.conftest import LabServer, OpenNotebook, Watch, run_all_cells, stop_kernels
 
@@ -89,7 +91,7 @@ def test_the_table_at_the_cursor_is_the_traces(first_lab: Locator, page: Page, w
     assert len({tuple(row.items()) for row in seen}) > 20
     assert seen[-1] != before
 
-    first_lab.get_by_role("button", name="undo the last fault").click()
+    first_lab.get_by_role("button", name="undo", exact=True).click()
     assert_is_the_traces(first_lab, **now)
     assert watch.page_errors == []
 
@@ -132,7 +134,7 @@ def test_pointer_play_and_keyboard(first_lab: Locator, page: Page, watch: Watch)
     # a page that may not write to the clipboard gets the code as text
     page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('closed')) }")
     first_lab.get_by_role("button", name="copy as code").click()
-    code = first_lab.locator("textarea")
+    code = first_lab.locator(".dm-code")
     expect(code).to_be_focused()
     assert code.input_value() == lab.code(**START)
 
@@ -213,7 +215,7 @@ def test_nothing_jumps(first_lab: Locator) -> None:
 def test_a_seed_that_is_none_gets_a_hint(first_lab: Locator) -> None:
     first_lab.get_by_role("button", name="more").click()
     seed = first_lab.get_by_label("seed", exact=True)
-    hint = first_lab.locator('.dm-setting:has([id]) .dm-hint[role="alert"]')
+    hint = first_lab.locator('.dm-setting:has(.dm-seed) .dm-hint[role="alert"]')
     for given in ("1e99", "abc", "-3", "3.5", "", "1234567890"):
         seed.fill(given)
         seed.press("Enter")
@@ -242,7 +244,7 @@ def test_everything_can_be_reached(first_lab: Locator, page: Page, width: int) -
         page.keyboard.press("Control+b")  # the side bar would leave the notebook less than that
     first_lab.get_by_label("time", exact=True).fill("900000")
     first_lab.get_by_role("button", name="restart at the cursor").click()
-    expect(first_lab.locator(".dm-plan code")).to_contain_text("restart")
+    expect(first_lab.locator(".dm-plan code").last).to_contain_text("restart")
     page.set_viewport_size({"width": width, "height": 900})
     page.wait_for_timeout(300)
     drawn, room = first_lab.evaluate(
@@ -347,14 +349,118 @@ def test_arrow_keys_on_the_time_slider_step_as_on_the_timeline(first_lab: Locato
     assert_is_the_traces(first_lab, **START)
 
 
-def test_undo_by_keyboard_leaves_the_focus_on_the_faults_button(first_lab: Locator, page: Page) -> None:
+def test_undo_by_keyboard_keeps_the_focus(first_lab: Locator, page: Page) -> None:
     chip = first_lab.get_by_role("button", name="raise after the effect")
-    undo = first_lab.get_by_role("button", name="undo the last fault")
+    undo = first_lab.get_by_role("button", name="undo", exact=True)
+    expect(undo).to_have_attribute("aria-disabled", "true")
     chip.click()
+    expect(plan_of(first_lab)).to_contain_text("raise after")
     undo.focus()
     page.keyboard.press("Enter")
-    expect(undo).to_be_hidden()
-    expect(chip).to_be_focused()
+    expect(plan_of(first_lab)).to_have_text("nothing breaks")
+    expect(undo).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(first_lab.locator(".dm-hidden[aria-live]")).to_have_text("There is nothing to undo.")
+
+
+def plan_of(shown: Locator) -> Locator:
+    """The lines of the fault plan, or that nothing breaks."""
+    return shown.locator(".dm-plan code")
+
+
+def test_a_click_on_an_event_offers_what_can_break_there(first_lab: Locator, watch: Watch) -> None:
+    first_lab.locator(".dm-svg .mark[data-event]").last.click(force=True)  # the effect
+    offered = first_lab.get_by_role("dialog", name="Break it here: revoke lease-b has taken effect outside")
+    expect(offered).to_be_visible()
+    expected = offers(lab.outcome(**START), int(first_lab.get_attribute("data-event") or -1))
+    expect(offered.locator("li button")).to_have_text([one.words for one in expected])
+    box, around = (first_lab.locator(name).bounding_box() for name in (".dm-offers", ".dm-body"))
+    assert box is not None
+    assert around is not None
+    inside = box["y"] >= around["y"] and box["y"] + box["height"] <= around["y"] + around["height"]
+    assert inside
+    before = lab.outcome(**START)
+    t = int(first_lab.get_attribute("data-t") or -1)
+    offered.get_by_role("button", name="the answer is lost").click()
+    line = f"{OBJECT}/alarm#0/effect#0: lose answer"
+    expect(plan_of(first_lab)).to_have_text(line)
+    after = lab.outcome(faults=line, **START)
+    assert_is_the_traces(first_lab, after.plan, **START)
+    expect(first_lab).to_have_attribute("data-t", str(t))  # the cursor stays
+    expect(offered).to_be_hidden()
+    # the marker stands where the runs part
+    fork = forked(after, before)
+    assert fork is not None
+    expect(first_lab.locator(".dm-svg").get_by_text("forked here")).to_be_visible()
+    expect(first_lab.locator(".dm-hidden[aria-live]")).to_contain_text(f"Forked at {words.whole_ms(fork)}")
+    assert watch.page_errors == []
+
+
+def test_the_keyboard_alone_breaks_undoes_and_redoes(first_lab: Locator, page: Page) -> None:
+    first_lab.locator(".dm-plot").focus()
+    page.keyboard.press("Home")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    buttons = first_lab.locator(".dm-offers li button")
+    expect(buttons.first).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(buttons.nth(1)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(first_lab.locator(".dm-offers")).to_be_hidden()
+    expect(first_lab.locator(".dm-plot")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(buttons.first).to_be_focused()
+    line = buttons.first.get_attribute("title") or ""
+    page.keyboard.press("Enter")
+    expect(plan_of(first_lab)).to_have_text(line)
+    expect(first_lab.locator(".dm-plot")).to_be_focused()
+    page.keyboard.press("Control+z")
+    expect(plan_of(first_lab)).to_have_text("nothing breaks")
+    assert_is_the_traces(first_lab, **START)
+    page.keyboard.press("Control+Shift+Z")
+    expect(plan_of(first_lab)).to_have_text(line)
+
+
+def test_undo_takes_back_settings_and_seed_and_one_drag_is_one_change(first_lab: Locator, page: Page) -> None:
+    first_lab.locator('[data-name="policy"] select').select_option("only earlier")
+    expect(first_lab).to_have_attribute("data-trace", lab.run(**{**START, "policy": "only earlier"}).digest[:16])
+    lease_b = first_lab.locator('[data-name="lease_b"] input')
+    lease_b.focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    now = {**START, "policy": "only earlier", "lease_b": 1_000}
+    expect(first_lab).to_have_attribute("data-trace", lab.run(**now).digest[:16])
+    page.keyboard.press("Control+z")
+    assert_is_the_traces(first_lab, **{**START, "policy": "only earlier"})
+    expect(first_lab.locator('[data-name="lease_b"] output')).to_have_text(words.whole_ms(300_000))
+    page.keyboard.press("Control+z")
+    assert_is_the_traces(first_lab, **START)
+
+
+def test_the_plan_as_text(first_lab: Locator, page: Page) -> None:
+    first_lab.get_by_role("button", name="more").click()
+    field = first_lab.get_by_label("fault plan as text")
+    apply = first_lab.get_by_role("button", name="apply")
+    two = f"{OBJECT}/alarm#0/effect#0: refuse\n{OBJECT}/alarm#7: raise"
+    field.fill(two)
+    apply.click()
+    lines = plan_of(first_lab)
+    expect(lines).to_have_text(two.splitlines())
+    expect(first_lab.locator(".dm-idle-fault")).to_have_text("never reached")
+    shown = first_lab.get_attribute("data-trace") or ""
+    field.fill(f"{two}\nboom")
+    apply.click()
+    hint = first_lab.locator(".dm-plan-field [role=alert]")
+    expect(hint).to_contain_text("'boom' is no fault; expected a line such as")
+    expect(first_lab).to_have_attribute("data-trace", shown)
+    expect(lines).to_have_text(two.splitlines())
+    assert field.input_value().endswith("boom")  # what was typed stays, to be mended
+    field.press("End")
+    page.keyboard.press("Control+z")  # belongs to the field
+    expect(lines).to_have_text(two.splitlines())
+    first_lab.get_by_role("button", name=f"take out: {two.splitlines()[0]}").click()
+    expect(lines).to_have_text(two.splitlines()[1:])
 
 
 def test_labels_of_one_lab_belong_to_its_own_controls(first_lab: Locator, page: Page) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
+import mmap
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import comm
 import pytest
 from ipywidgets.widgets import widget as widgets
 
+from durable_mini import World
 from durable_mini.figures import state_after, words
 from durable_mini.labs import display
 from durable_mini.labs.lab import Lab
@@ -79,6 +84,11 @@ def refused(made: LabWidget, **content: Any) -> str:
     answer = json.loads(made.refused)
     assert answer["reply"] == "view-1"
     return str(answer["sentence"])
+
+
+def pressed(content: dict[str, Any]) -> list[str]:
+    """The fault buttons that are pressed."""
+    return [name for name, state in content["pressed"].items() if state]
 
 
 def make(one: Lab = lab) -> LabWidget:
@@ -189,7 +199,7 @@ def test_a_button_at_another_place_moves_its_fault() -> None:
     assert change(made, press="restart", at_ms=900.0)["plan"] == []
     assert change(made, press="restart", at_ms=20.0)["plan"] == ["at 20.001 ms: restart, away for 1000 ms"]
     answer = change(made, press="restart", at_ms=20.0)
-    assert (answer["plan"], answer["pressed"]) == ([], [])
+    assert (answer["plan"], pressed(answer)) == ([], [])
 
 
 def test_what_a_setting_needs_is_told() -> None:
@@ -203,12 +213,12 @@ def test_buttons_press_and_release() -> None:
     made = make()
     answer = change(made, press="raise")
     assert answer["plan"] == [f"{OBJECT}/alarm#0/effect#0: raise after"]
-    assert answer["pressed"] == ["raise"]
+    assert pressed(answer) == ["raise"]
     assert answer["verdict"] == ["bad", "✕ effect applied twice for lease-a"]
     answer = change(made, press="evict", at_ms=310)
     assert answer["plan"][1] == f"at 310 ms: evict {OBJECT}"
     assert change(made, press="raise")["plan"] == [f"at 310 ms: evict {OBJECT}"]
-    assert change(made, plan="")["pressed"] == []
+    assert pressed(change(made, plan="")) == []
 
 
 @pytest.mark.parametrize(
@@ -272,6 +282,89 @@ def test_an_endless_loop_is_stopped_and_the_widget_lives() -> None:
         change(made, settings={**settings, "lease_a": 500})["digest"]
         == lab(cls=Stuck).run(lease_a=500, lease_b=0).digest[:16]
     )
+
+
+def resources() -> dict[str, int]:
+    """What a change could leave behind."""
+    gc.collect()
+    return {
+        "threads": threading.active_count(),
+        "widgets": len(widgets._instances),
+        "files": len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0,
+        "tasks": sum(isinstance(one, asyncio.Task) for one in gc.get_objects()),
+        "worlds": sum(isinstance(one, World) for one in gc.get_objects()),
+    }
+
+
+def resident() -> int:
+    """The process's memory in bytes; 0 where that cannot be asked."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text(encoding="ascii").split()[1]) * mmap.PAGESIZE if statm.exists() else 0
+
+
+def test_500_changes_leave_nothing_behind(sent: list[tuple[str, dict[str, Any]]]) -> None:
+    made = make()
+    settings = shown(made)["settings"]
+    offered = "\n".join(f"{OBJECT}/alarm#0/effect#0: {what}" for what in ("lose answer", "slow by 5000 ms"))
+
+    def changes(count: int) -> None:
+        for number in range(count):
+            lease_a = {**settings, "lease_a": 200 + number % 300}
+            change(made, settings=lease_a, plan=offered if number % 3 else "", seed=number % 50)
+            made._handle_custom_msg({"ask": number % 20, "reply": "view-1"}, [])
+            sent.clear()
+
+    changes(30)  # caches are full, modules are there
+    before = resources()
+    memory = resident()
+    changes(500)
+    assert resources() == before
+    assert resident() - memory < 10_000_000
+    assert json.loads(made.offered)["offers"]
+
+
+def test_running_a_cell_again_and_again_leaves_one_widget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "_cell", lambda: ("cell", 0))
+    lab._repr_mimebundle_()
+    before = resources()
+    for execution in range(1, 40):
+        monkeypatch.setattr(display, "_cell", lambda execution=execution: ("cell", execution))
+        lab._repr_mimebundle_()
+    assert resources() == before
+
+
+def test_what_could_break_is_answered_by_one_message(sent: list[tuple[str, dict[str, Any]]]) -> None:
+    made = make()
+    before, picture_before = len(sent), made.picture
+    made._handle_custom_msg({"ask": 25, "reply": "view-1-ask-1"}, [])
+    assert [list(data["state"]) for _, data in sent[before:]] == [["offered"]]
+    answer = json.loads(made.offered)
+    assert (answer["reply"], answer["index"]) == ("view-1-ask-1", lab.run()[25].seq)
+    assert answer["digest"] == shown(made)["digest"]
+    assert made.picture == picture_before
+    made._handle_custom_msg({"ask": 10_000, "reply": "view-1-ask-2"}, [])
+    assert json.loads(made.refused)["sentence"].startswith("IndexError: The trace has the events 0 to")
+
+
+def test_a_fault_more_forks_the_run_and_one_less_does_not() -> None:
+    made = make()
+    line = f"{OBJECT}/alarm#0/effect#0: lose answer"
+    answer = change(made, plan=line)
+    assert answer["fork"] == 301_000
+    assert answer["idle"] == [""]
+    assert change(made, plan="")["fork"] is None
+    never = f"{OBJECT}/alarm#7: raise"
+    answer = change(made, plan=f"{never}\nat 310 ms: evict {OBJECT}")
+    assert answer["idle"] == ["never reached", "did nothing"]
+
+
+def test_a_plan_that_was_typed_in_is_refused_with_one_sentence() -> None:
+    made = make()
+    sentence = refused(made, plan=f"at 500 ms: evict {OBJECT}\nboom", edited=True)
+    assert sentence.startswith("'boom' is no fault; expected a line such as")
+    assert json.loads(made.refused)["field"] == "plan"
+    sentence = refused(made, plan=f"{OBJECT}/alarm#0/effect#0: answer 999", edited=True)
+    assert sentence.endswith("expected a status from 200 to 599.")
 
 
 def test_a_long_run_stays_below_the_limit() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.benchmarks import (
     bench_durable_turns,
+    bench_explore,
     bench_import,
     bench_many_alarms,
     bench_retry_schedule,
@@ -19,7 +20,15 @@ from tests.benchmarks import (
 )
 from tests.benchmarks._measure import Row, Subject, measure, table
 
-BENCHMARKS = [bench_durable_turns, bench_import, bench_many_alarms, bench_retry_schedule, bench_turns, bench_wakeups]
+BENCHMARKS = [
+    bench_durable_turns,
+    bench_explore,
+    bench_import,
+    bench_many_alarms,
+    bench_retry_schedule,
+    bench_turns,
+    bench_wakeups,
+]
 FOLDER = Path(bench_turns.__file__).parent
 
 

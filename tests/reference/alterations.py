@@ -54,7 +54,7 @@ def _is_time(document: dict[str, Any], spot: Spot) -> bool:
 
 def _all_spots(document: dict[str, Any]) -> Iterator[Spot]:
     for index, (_t, name, event, details) in enumerate(document["events"]):
-        if name.startswith("$"):
+        if name == "$process":
             continue
         yield Spot(("events", index, 2), "the name of an event")
         yield Spot(("events", index), DROPPED)
@@ -140,12 +140,19 @@ def _companions(document: dict[str, Any], name: str) -> set[str]:
     """The objects that cannot be without each other, for one calls the other; without the prefix of their class."""
     calls = [(event[1], event[3]["to"]) for event in document["events"] if event[2] == "call_begin"]
     calls += [(event[1], event[3]["name"]) for event in document["events"] if event[2] in ("polled", "poll_failed")]
+    calls += [(caller, "$service") for caller in _callers_of_the_service(document)]
     if any(step[1] == "stop" for step in document["steps"]):  # a process stops once all its requests are answered
         return {bare(step[2]) for step in document["steps"] if len(step) > 2 and step[2] is not None}
     group = {bare(name)}
     while more := {one for call in calls if group & set(call) for one in call} - group:
         group |= more
     return group
+
+
+def _callers_of_the_service(document: dict[str, Any]) -> set[str]:
+    programs = [(step[2], step[3]) for step in document["steps"] if len(step) > 3 and step[2] is not None]
+    programs += document["alarm"].items()
+    return {bare(name) for name, program in programs if '"fetchService"' in json.dumps(program)}
 
 
 def only(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -156,7 +163,7 @@ def only(document: dict[str, Any], name: str) -> dict[str, Any]:
     return {
         **document,
         "steps": steps,
-        "events": [event for event in document["events"] if event[1].startswith("$") or event[1] in group],
+        "events": [event for event in document["events"] if event[1] in {"$process", *group}],
         "replies": [reply for reply in document["replies"] if reply[0] in tags],
         "final": {given: final for given, final in document["final"].items() if bare(given) in group},
     }

@@ -54,6 +54,7 @@ DIFFER: list[tuple[str, Any, Any]] = [
     ("large ones differ beyond the rounding", 9007199254740992, 9007199254740996),
     ("an int is not rounded when it is theirs", 9007199254740993, 9007199254740992),
     ("what is no BigInt", {"$bigint": "not 7"}, 7),
+    ("what is not undefined", {"$undef": False}, None),
     ("times beyond the tolerance", {"$t": 100}, {"$t": 181}),
     ("spans beyond the tolerance", {"late_ms": 100}, {"late_ms": 19}),
     ("other numbers are exact", {"ms": 100}, {"ms": 101}),
