@@ -52,6 +52,18 @@ class Recording:
         """The same recording with a remark for its legend."""
         return replace(self, note=note)
 
+    def until(self, ms: float) -> Recording:
+        """The same recording up to a moment."""
+        return replace(
+            self,
+            events=tuple(event for event in self.events if event[0] <= ms),
+            moments=tuple(moment for moment in self.moments if moment.t <= ms * 1000),
+        )
+
+    def only(self, lane: str) -> Recording:
+        """The same recording with the moments of one lane alone."""
+        return replace(self, moments=tuple(one for one in self.moments if one.lane == lane))
+
     def last(self, t: int) -> str:
         """The newest recorded event at ``t`` µs, in words."""
         before = [moment for moment in self.moments if moment.t <= t]
@@ -70,24 +82,53 @@ class Recording:
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Recording:
         """The recording in a program's JSON."""
-        moments = []
         events = tuple((t_ms, name, event, detail) for t_ms, name, event, detail in document["events"])
-        for t_ms, _object, event, detail in events:
-            if event == "alarm_start":
-                retries = detail.get("retryCount")
-                moments.append(Moment(t_ms * 1000, "alarm", "alarm() started" + (f", retry {retries}" * bool(retries))))
-            elif event == "alarm_throw":
-                moments.append(Moment(t_ms * 1000, "alarm", "alarm() raised"))
-            elif event == "effect":
-                moments.append(Moment(t_ms * 1000, "outside", f"effect for {_lease(detail.get('id'))}"))
         return cls(
             str(document["name"]),
             str(document["title"]),
             str(document["workerd"]),
             events,
-            tuple(moments),
+            tuple(moment for event in events if (moment := _moment(event)) is not None),
             document["final"],
         )
+
+    def of(self, name: str) -> Recording:
+        """The same recording with one object's events alone, and with what the outside service did for it.
+
+        In the recorded programs each object has a path of its own at the service, called as it is itself.
+        """
+        events = tuple(
+            one for one in self.events if one[1] == name or (one[1] == _SERVICE and one[3]["path"] == f"/{name}")
+        )
+        moments = tuple(moment for event in events if (moment := _moment(event)) is not None)
+        return replace(self, events=events, moments=moments)
+
+
+_SERVICE: Final = "$service"
+_ANSWERED: Final = {
+    "402": "answered 402, no effect",
+    "500": "answered 500, no effect",
+    "replayed": "key known, no effect",
+}
+_LIKEWISE: Final = {"drop": ", answer dropped", "500after": ", answered 500"}
+
+
+def _moment(event: tuple[int, str, str, Mapping[str, Any]]) -> Moment | None:
+    """What a timeline draws of a recorded event, if anything."""
+    t_ms, _object, what, detail = event
+    t = t_ms * 1000
+    if what == "alarm_start":
+        retries = detail.get("retryCount")
+        return Moment(t, "alarm", "alarm() started" + (f", retry {retries}" * bool(retries)))
+    if what == "alarm_throw":
+        return Moment(t, "alarm", "alarm() raised")
+    if what == "effect":
+        return Moment(t, "outside", f"effect for {_lease(detail.get('id'))}")
+    if what == "service_call":
+        behaviour = str(detail["behaviour"])
+        did = f"effect {detail['effects']}{_LIKEWISE.get(behaviour, '')}"
+        return Moment(t, "outside", _ANSWERED.get(behaviour, did))
+    return None
 
 
 def _lease(name: object) -> str:

@@ -158,11 +158,16 @@ def test_a_long_trace_is_cut_and_says_so() -> None:
 
 def test_several_objects_have_lanes_of_their_own() -> None:
     trace = Trace(0)
-    for t, name in ((0, "A/one"), (5, "A/two")):
+    for t, name in ((0, "A/one"), (5, "A/two"), (6, "A/three")):
         trace.record((t, name, "object.constructed", {"instance": 1}))
+    trace.record((7, "A/one", "storage.commit", {}))
+    trace.record((8, "A/two", "alarm.set", {"scheduledTime": 100}))
     assert [lane.label for lane in layout(trace).lanes] == [
-        "clients", "one", "one · alarm", "one · commits", "two", "two · alarm", "two · commits", "outside world",
+        "clients", "one", "one · commits", "two", "two · alarm", "three", "outside world",
     ]  # fmt: skip
+    alone = Trace(0)
+    alone.record((0, "A/one", "object.constructed", {"instance": 1}))
+    assert [lane.label for lane in layout(alone).lanes] == ["clients", "object", "alarm", "commits", "outside world"]
 
 
 def test_an_empty_trace() -> None:
@@ -215,3 +220,17 @@ def test_styles_name_what_there_is() -> None:
         assert style.fill == "" or style.fill in LIGHT
         assert style.glyph == "" or style.glyph in GLYPHS
     assert LIGHT.keys() == DARK.keys()
+
+
+def test_a_recording_of_many_objects_tells_of_one() -> None:
+    recording = Recording.load("s37_payment").of("lostKey")
+    assert {name for _, name, _, _ in recording.events} == {"lostKey", "$service"}
+    assert [(moment.lane, moment.label) for moment in recording.moments] == [
+        ("alarm", "alarm() started"),
+        ("outside", "effect 1, answer dropped"),
+        ("alarm", "alarm() raised"),
+        ("alarm", "alarm() started, retry 1"),
+        ("outside", "key known, no effect"),
+    ]
+    refused = Recording.load("s37_payment").of("refused")
+    assert [moment.label for moment in refused.moments] == ["alarm() started", "answered 402, no effect"]
