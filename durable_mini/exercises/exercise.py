@@ -160,18 +160,20 @@ class Exercise:
     @property
     def solution_lines(self) -> int:
         """How many lines of code our own solution took, blank lines and comments not counted."""
-        source = inspect.getsource(self._class())
+        source = inspect.getsource(self.solution_class)
         return sum(1 for line in source.splitlines() if line.strip() and not line.strip().startswith("#"))
 
     def solution(self) -> Told:
         """Our own solution."""
-        return Told(inspect.getsource(self._class()).rstrip())
+        return Told(inspect.getsource(self.solution_class).rstrip())
 
     def starter(self) -> Told:
         """The class that a learner begins with, as text."""
         return Told(textwrap.dedent(inspect.getsource(self.start)).rstrip())
 
-    def _class(self) -> type:
+    @property
+    def solution_class(self) -> type:
+        """Our own solution, as a class."""
         own = [
             value
             for value in vars(self._solution).values()

@@ -109,6 +109,11 @@ class Report:
         return None if self.failed is None else self.failed.trace
 
     @property
+    def verdict(self) -> Verdict | None:
+        """What the explorer found in the first plan that failed; in a notebook it draws itself."""
+        return None if self.failed is None else self.failed.verdict
+
+    @property
     def story(self) -> str:
         """What went wrong in the first plan that failed."""
         return "" if self.failed is None else self.failed.story or ""

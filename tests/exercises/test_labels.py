@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import time
 from collections import Counter
 
 import pytest
@@ -50,3 +51,11 @@ def test_the_class_that_a_learner_begins_with_is_not_right(name: str) -> None:
 def test_plans_have_names_of_their_own(name: str) -> None:
     names = [plan.name for plan in EXERCISES[name].plans]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_our_own_solution_is_right_and_checked_in_little_time(name: str) -> None:
+    exercise = EXERCISES[name]
+    begun = time.process_time()
+    assert exercise.check(exercise.solution_class).outcome is Outcome.RIGHT
+    assert time.process_time() - begun < 1.5
