@@ -129,6 +129,11 @@ def layout(
     return builder.finished(end, shown, cut, recording)
 
 
+_LANE_OF: Final = dict.fromkeys(
+    ("storage.commit", "storage.rows", "storage.rolled_back", "storage.full"), "commits"
+)  # fmt: skip
+
+
 class _Builder:
     """Collects spans and marks while it reads the trace."""
 
@@ -148,9 +153,11 @@ class _Builder:
         self._lane("", "clients")
         for one in self._landmarks:
             self._lane("", one.lane)
+        used = {(event.object, _LANE_OF.get(event.kind, event.kind.partition(".")[0])) for event in trace}
         for name in self._names:
             for kind in ("object", "alarm", "commits"):
-                self._lane(name, kind)
+                if kind == "object" or len(self._names) == 1 or (name, kind) in used:  # of several, no empty ones
+                    self._lane(name, kind)
         self._lane("", "outside")
 
     def _lane(self, label: str, kind: str) -> int:
@@ -242,9 +249,17 @@ class _Builder:
             verb = words.effect_verb(detail, past=True)
             self._mark(event, "outside", "again" if again else "applied", f"{verb} {key}{again} ({count})")
         else:
+            begun = self._open.get(call)
             self._end(call, event.t)
             if event.kind == "effect.lost":
-                self._mark(event, "outside", "unheard", "answer lost: nobody is left to read it")
+                self._mark(event, "outside", "unheard", self._why_lost(event, begun))
+
+    def _why_lost(self, event: Event, begun: Span | None) -> str:
+        """Why a call to the outside was never answered."""
+        if self._reader.objects[event.object].instance is None:
+            return "answer lost: nobody is left to read it"
+        refused = begun is not None and begun.start == event.t
+        return "connection refused" if refused else "answer lost on the way"
 
     def _fault(self, event: Event) -> None:
         what = str(event.detail.get("what"))

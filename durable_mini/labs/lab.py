@@ -78,10 +78,10 @@ class Outcome:
 
     _read: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False, compare=False)
 
-    def once(self, read: Callable[[Outcome], Reading]) -> Reading:
-        """What ``read`` makes of this run; it reads the run once, however often it is asked for."""
+    def once(self, read: Callable[..., Reading], *of: Any) -> Reading:
+        """What ``read`` makes of this run, or of a part of it; it is read once, however often it is asked for."""
         if read not in self._read:
-            self._read[read] = read(self)
+            self._read[read] = read(*(of or (self,)))
         found: Reading = self._read[read]
         return found
 
