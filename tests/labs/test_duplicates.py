@@ -241,11 +241,11 @@ def test_the_two_choices_know_what_is_in_the_plan() -> None:
     assert isinstance(death, FaultChoice)
     assert isinstance(crash, FaultChoice)
     outcome = lab.outcome()
-    plan = lab.press("death", FaultPlan(), 0, outcome, "once it is answered")
-    plan = lab.press("crash", plan, 0, outcome, "after the commit that follows")
+    plan = lab.press("death", FaultPlan(), 0, outcome, "once answered")
+    plan = lab.press("crash", plan, 0, outcome, "after the commit")
     moment = lab.moment(lab.outcome(faults=plan), 0)
     assert (death.chosen(plan, moment), crash.chosen(plan, moment)) == (
-        "once it is answered", "after the commit that follows",
+        "once answered", "after the commit",
     )  # fmt: skip
     assert len(lab.press("death", plan, 0, outcome, "nowhere")) == 1
 
