@@ -79,7 +79,7 @@ def test_a_card_is_charged_twice_until_its_key_is_stored(first_lab: Locator, pag
     page.keyboard.press("Home")
     expect(first_lab).to_have_attribute("data-t", "0")
     page.keyboard.press("End")
-    expect(first_lab.locator(".dm-aside")).to_contain_text("order-1 was charged twice, its row says paid")
+    expect(first_lab.locator(".dm-aside")).to_contain_text("order-1 was charged twice, its row says charged")
     picture(page, "lost")
     assert watch.page_errors == []
     assert watch.outside == []
