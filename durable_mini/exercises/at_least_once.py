@@ -32,7 +32,7 @@ meanwhile: Final = Question(
 
 guarded: Final = Question(
     options={
-        "a": "charged once and marked as paid: the second run is a retry, and skips the charge",
+        "a": "charged once and marked as charged: the second run is a retry, and skips the charge",
         "b": "charged twice",
         "c": "charged once, and its row says open for ever",
     },

@@ -535,8 +535,8 @@ def _landmarks(outcome: Outcome) -> list[Landmark]:
 # -- what was recorded --------------------------------------------------------------------------------------
 
 _NO_RECORDING: Final = (
-    "no recording for these settings; there are some of one order, with and without a stored key: of a lost answer, of a "
-    "500 that charged, and of a process that dies once answered; and of a 402 that nobody looks at"
+    "no recording for these settings; there are some of one order, with and without a stored key: of a lost answer, of "
+    "a 500 that charged, and of a process that dies once answered; and of a 402 that nobody looks at"
 )
 
 _PAYMENTS: Final = "s37_payment"
