@@ -33,7 +33,7 @@ LOSE_ANSWER: Final = "lose answer"
 ANSWER: Final = "answer"
 SLOW: Final = "slow by"
 CRASH_BEFORE: Final = "crash before"
-CRASH_APPLIED: Final = "crash once applied"
+CRASH_APPLIED: Final = "crash once applied"  # when the call has been at the service, whatever that made of it
 CRASH_ANSWERED: Final = "crash once answered"
 # at the end of a turn
 CRASH_BEFORE_COMMIT: Final = "crash before commit"

@@ -125,22 +125,22 @@ class OutsideCalls:
             instance.note("effect.lost", effect.detail)
             loop.soon(self._is_refused, effect)
             raise
-        lost = effect.point is not None and self._change(effect.point, call)
-        going = (effect, call, lost)
+        if effect.point is not None:
+            self._change(effect.point, call)
         if call.answer is REFUSED:
             instance.note("effect.lost", effect.detail)
             loop.at(loop.now + call.there_us, self._is_refused, effect)
             return
-        loop.at(loop.now + call.there_us, self._applies, going)
-        loop.at(loop.now + call.there_us + call.back_us, self._is_answered, going)
+        loop.at(loop.now + call.there_us, self._applies, (effect, call))
+        loop.at(loop.now + call.there_us + call.back_us, self._is_answered, (effect, call))
 
-    def _change(self, point: Point, call: Treatment) -> bool:
-        """What the fault plan makes of a call; whether its answer gets lost."""
+    def _change(self, point: Point, call: Treatment) -> None:
+        """What the fault plan makes of a call."""
         points = self._instance.points
         assert points is not None, "a point was made by them"
         if points.strikes(point, REFUSE) is not None:
             call.answer = REFUSED
-            return False
+            return
         answered = points.strikes(point, ANSWER)
         if answered is not None:
             call.insists_on(Answer(answered.status))
@@ -149,7 +149,7 @@ class OutsideCalls:
             half_us = round(slowed.ms * US_PER_MS / 2)
             call.there_us += half_us
             call.back_us += half_us
-        return points.strikes(point, LOSE_ANSWER) is not None
+        call.lost = points.strikes(point, LOSE_ANSWER) is not None
 
     def _dies(self, effect: Effect, crash: str) -> bool:
         """Whether the fault plan ends the object, if it lives, at this moment of a call."""
@@ -159,18 +159,18 @@ class OutsideCalls:
     def _is_refused(self, effect: Effect) -> None:
         self._fails(effect, Error(errors.NETWORK_LOST, retryable=True))
 
-    def _applies(self, going: tuple[Effect, Treatment, bool]) -> None:
-        effect, call, _ = going
+    def _applies(self, going: tuple[Effect, Treatment]) -> None:
+        effect, call = going
         entry = call.arrives(self._instance.loop.now)
         if entry.applied:
             self._instance.note("effect.applied", effect.detail)  # whatever has become of the object since
         self._dies(effect, CRASH_APPLIED)
 
-    def _is_answered(self, going: tuple[Effect, Treatment, bool]) -> None:
-        effect, call, lost = going
+    def _is_answered(self, going: tuple[Effect, Treatment]) -> None:
+        effect, call = going
         instance = self._instance
         response = call.response
-        if not instance.alive or response is None or lost:
+        if not instance.alive or response is None:
             instance.note("effect.lost", effect.detail)
             if instance.alive:
                 self._is_refused(effect)

@@ -138,7 +138,7 @@ class Record:
         self.seen_generation = self.database.generation
         for name, sql in self.realm.watch.items():
             try:
-                rows = [(self.slot.committed,)] if sql == STORED_ALARM else self.database.own(sql).fetchall()
+                rows = [(self.slot.committed,)] if sql == STORED_ALARM else self.database.watched(sql).fetchall()
             except errors.Error:
                 continue  # no such table yet
             seen = (len(rows), rows[:WATCHED_ROWS])

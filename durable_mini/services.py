@@ -176,7 +176,7 @@ class Ledger(list[Entry]):
 class Treatment:
     """What becomes of one call at a service; faults change it before it is carried out."""
 
-    __slots__ = ("_service", "answer", "back_us", "by", "insisted", "number", "request", "response", "there_us")
+    __slots__ = ("_service", "answer", "back_us", "by", "insisted", "lost", "number", "request", "response", "there_us")
 
     def __init__(self, service: ServiceAtWork, request: Request, by: str, number: int) -> None:
         self._service = service
@@ -186,6 +186,8 @@ class Treatment:
         self.answer = service.service.usual
         self.insisted = False
         """Whether it is answered so though the service recognises its key."""
+        self.lost = False
+        """Whether its answer gets lost on the way."""
         self.there_us = self.back_us = 0
         """How long it takes to take effect, and from then on to be answered, in µs."""
         self.response: Response | None = None
@@ -215,7 +217,9 @@ class ServiceAtWork:
         latency = limits.fetch_ms if service.latency_ms is None else service.latency_ms
         self._latency = Drawer(latency, seed, "latency_ms", 0, LATENCY_MAX_MS, of="Service")
         self._fails = draws.stream(seed, "failures", host) if service.failures else None
-        self._calls = 0
+        self._calls = self._effects = 0
+        self._applied: set[str | None] = set()
+        """The keys of the calls that took effect."""
 
     def take(self, request: Request, by: str) -> Treatment:
         """A call is on its way: what will become of it."""
@@ -253,19 +257,25 @@ class ServiceAtWork:
         """The call is there: it takes effect or not, and is answered."""
         answer = call.answer
         key = call.request.headers.get(KEY_HEADER)
-        replayed = self.service.honours_keys and key is not None and self.ledger.applied(key)
+        replayed = self.service.honours_keys and key is not None and key in self._applied
         applies = answer.status < _ERROR if answer.applies is None else answer.applies
-        status: int | None = answer.status or None
+        status, body = answer.status, answer.body
         if replayed:
             applies = False
-            status = status if call.insisted or answer is LOST else 200
-        entry = Entry(t, call.number, call.by, call.request, key, applies, status, replayed)
+            if not call.insisted:
+                status, body = 200, None
+        answered = None if answer is LOST or call.lost else status
+        entry = Entry(t, call.number, call.by, call.request, key, applies, answered, replayed)
         self.ledger.append(entry)
-        if status is not None:
-            body = self.service.usual.body if answer.body is None else answer.body
+        if applies:
+            self._effects += 1
+            self._applied.add(key)
+        if answered is not None:
             if body is None:
-                body = {"effects": len(self.ledger.effects), "replayed": replayed}
-            call.response = Response.json(body, status=status)
+                body = self.service.usual.body
+            if body is None:
+                body = {"effects": self._effects, "replayed": replayed}
+            call.response = Response.json(body, status=answered)
         return entry
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from durable_mini import Date, DurableObject, Error, Fault, FaultPlan, World, fetch, scheduler
 from tests.conftest import kinds
+
+EXPECTED = (
+    "expected a line such as 'LeaseLedger/tenant-42/alarm#0/effect#0: raise after', "
+    "'LeaseLedger/tenant-42/grant#0/turn#0: crash before commit', 'at 500 ms: evict LeaseLedger/tenant-42' or "
+    "'at 500 ms: restart, away for 2000 ms'."
+)
 
 EVERY = (
     FaultPlan()
@@ -43,6 +50,109 @@ def test_a_plan_reads_back_as_it_was_written() -> None:
     assert eval(repr(EVERY), {"FaultPlan": FaultPlan}) == EVERY  # noqa: S307 - the repr is code of ours
     assert repr(FaultPlan()) == "FaultPlan()"
     assert FaultPlan.parse("\n  \n") == FaultPlan()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("explode", EXPECTED),
+        ("at 5 ms: evict tenant-42", EXPECTED),
+        ("at -5 ms: crash A/a", EXPECTED),
+        ("at 5 ms: restart, away for -5 ms", EXPECTED),
+        ("at 5 ms: restart A/a", EXPECTED),
+        ("A/a: raise", EXPECTED),
+        ("A/a/grant: raise", EXPECTED),
+        ("A/a/grant#0/turn: crash before commit", EXPECTED),
+        ("alarm#0/effect#0: raise after", EXPECTED),
+        ("A/a/grant#0: explode", "what may happen there is infrastructure error, raise, lose reply."),
+        ("A/a/grant#0: delay by 5 ms", "what may happen there is infrastructure error, raise, lose reply."),
+        ("A/a/alarm#0: lose reply", "what may happen there is delay by 100 ms, infrastructure error, raise."),
+        (
+            "A/a/grant#0/turn#0: raise after",
+            (
+                "what may happen there is crash before commit, fill the disk, crash after commit, "
+                "restart before commit, restart after commit."
+            ),
+        ),
+        (
+            "A/a/grant#0/effect#0: slow by -5 ms",
+            (
+                "what may happen there is refuse, crash before, crash once applied, lose answer, answer 500, "
+                "slow by 100 ms, crash once answered, raise after, restart before, restart once applied, "
+                "restart once answered."
+            ),
+        ),
+        ("A/a/grant#0/effect#0: answer 600", "expected a status from 200 to 599."),
+        ("A/a/grant#0/effect#0: answer 199", "expected a status from 200 to 599."),
+        ("A/a/grant#0/effect#0: slow by 3600001 ms", "an answer is slow by an hour at most, 3600000 ms."),
+        ("A/a/alarm#0: delay by 60001 ms", "an alarm is late by a minute at most, 60000 ms."),
+    ],
+)
+def test_a_line_that_is_no_fault_is_refused_with_one_sentence(line: str, says: str) -> None:
+    told = f"{line!r} is no fault; {says}" if says == EXPECTED else f"{line!r}: {says}"
+    for read in (Fault.parse, FaultPlan().add, lambda text: FaultPlan.parse(f"at 5 ms: restart\n{text}")):
+        with pytest.raises(ValueError) as raised:  # noqa: PT011 - the message is compared below
+            read(line)
+        assert str(raised.value) == told
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Fault.parse(5), "TypeError: A fault is read from a line of text, not from 5."),  # type: ignore[arg-type]
+        (lambda: FaultPlan().add(None), "TypeError: A fault is read from a line of text, not from None."),  # type: ignore[arg-type]
+        (lambda: FaultPlan(["x"]), "TypeError: FaultPlan() takes faults, such as Fault.parse(line), not 'x'."),  # type: ignore[list-item]
+        (
+            lambda: FaultPlan().crash(5, at_ms=5),  # type: ignore[arg-type]
+            "TypeError: A fault names an object as traces do, such as 'LeaseLedger/tenant-42', not 5.",
+        ),
+        (
+            lambda: FaultPlan().lose_answer("A/a", 0),  # type: ignore[arg-type]
+            "TypeError: A fault names an activity as traces do, such as 'alarm#0', not 0.",
+        ),
+        (
+            lambda: FaultPlan().evict("tenant-42", at_ms=5),
+            f"ValueError: 'at 5 ms: evict tenant-42' is no fault; {EXPECTED}",
+        ),
+        (
+            lambda: FaultPlan().refuse_effect("A/a", "alarm"),
+            f"ValueError: 'A/a/alarm/effect#0: refuse' is no fault; {EXPECTED}",
+        ),
+        (
+            lambda: FaultPlan().refuse_effect("A/a", effect=-1),
+            f"ValueError: 'A/a/alarm#0/effect#-1: refuse' is no fault; {EXPECTED}",
+        ),
+        (
+            lambda: FaultPlan([Fault("evict", at_ms=5)]),
+            "ValueError: 'at 5 ms: evict': what may happen there is restart.",
+        ),
+        (
+            lambda: FaultPlan([Fault("restart", at_ms=-1)]),
+            "ValueError: the fault 'at -1 ms: restart' takes a number of milliseconds, 0 or more, not -1.",
+        ),
+        (
+            lambda: FaultPlan().restart(at_ms=float("nan")),
+            "ValueError: restart(at_ms=...) takes a number of milliseconds, 0 or more, not nan.",
+        ),
+        (
+            lambda: FaultPlan().restart(at_ms=5, downtime_ms=float("inf")),
+            "ValueError: restart(downtime_ms=...) takes a number of milliseconds, 0 or more, not inf.",
+        ),
+        (
+            lambda: FaultPlan().evict("A/a", at_ms=True),
+            "TypeError: evict(at_ms=...) takes a number of milliseconds, not bool.",
+        ),
+        (
+            lambda: World(faults=FaultPlan().restart(at_ms=5, downtime_ms=1e16)),
+            "ValueError: the fault 'at 5 ms: restart, away for 10000000000000000 ms' takes at most ",
+        ),
+    ],
+)
+def test_what_is_no_fault_is_refused_when_it_is_written(make: Callable[[], Any], says: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as raised:
+        make()
+    sentence = f"{type(raised.value).__name__}: {raised.value}"
+    assert sentence == says or (says.endswith("at most ") and sentence.startswith(says))
 
 
 def test_plans_do_not_change_and_compare_by_content() -> None:

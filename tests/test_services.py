@@ -364,6 +364,11 @@ def test_a_key_tells_whoever_was_not_told_that_the_call_has_taken_effect(first: 
     assert paid(inside, "k", "k")[1] == [200, told(1, replayed=True)]
 
 
+def test_a_known_key_is_answered_as_the_service_does_and_not_as_the_script_would() -> None:
+    inside = beside(Service(honours_keys=True, script=[200, Answer(402, {"error": "no funds"})]))
+    assert paid(inside, "k", "k") == [[200, told(1)], [200, told(1, replayed=True)]]
+
+
 def test_the_answer_to_a_known_key_can_be_lost_too() -> None:
     inside = beside(Service(honours_keys=True, script=["lose answer"]))
     assert paid(inside, "k", "k") == [[LOST, True], [LOST, True]]

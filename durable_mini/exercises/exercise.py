@@ -8,27 +8,24 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from durable_mini import errors
+from durable_mini.exercises.cause import Cause, label_of
+from durable_mini.exercises.exploration import Exploration
+from durable_mini.exercises.isolated import isolated
+from durable_mini.exercises.report import Line, Outcome, Report, Told
+from durable_mini.explore import replay
 from durable_mini.figures import findings
 from durable_mini.labs.interrupted import told_briefly
 
 if TYPE_CHECKING:
+    from durable_mini.explore import Run
     from durable_mini.trace import Trace
 
-
-_WIDTH = 84
-"""Reports are no wider, so that a notebook beside a side bar breaks no line in the middle of a word."""
-
-
-def _filled(text: str, indent: str = "", first: str = "") -> str:
-    return textwrap.fill(
-        text, _WIDTH, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+_NEVER_AWAITED: Final = re.compile(r"coroutine '(?:[^']*\.)?(\w+)' was never awaited")
 
 
 @contextmanager
@@ -48,16 +45,15 @@ def _unawaited() -> Iterator[list[str]]:
             told.append(sentence)
 
 
-_NEVER_AWAITED: Final = re.compile(r"coroutine '(?:[^']*\.)?(\w+)' was never awaited")
+class AnyPlan(Protocol):
+    """Something that an answer must survive."""
 
+    @property
+    def name(self) -> str:
+        """What happens, in a few words."""
 
-class Outcome(Enum):
-    """How a check ended."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    RAISED = "raised"
-    NOT_ATTEMPTED = "not attempted"
+    def try_on(self, answer: type) -> Line:
+        """What comes of ``answer``."""
 
 
 @dataclass(frozen=True)
@@ -71,62 +67,36 @@ class Plan:
     judge: Callable[[Trace], str | None]
     """None if all is well, else one sentence with the events that say otherwise."""
 
-
-@dataclass(frozen=True)
-class Line:
-    """The result of one plan."""
-
-    plan: str
-    story: str | None
-    trace: Trace | None
-
-    def __str__(self) -> str:
-        if self.story is None:
-            return f"  ✓ {self.plan}"
-        return f"  ✕ {self.plan}\n{_filled(self.story, '      ', '      ')}"
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a check found; ``print`` it, or look at ``outcome`` and at the trace of a failed plan."""
-
-    outcome: Outcome
-    headline: str
-    lines: tuple[Line, ...] = ()
-
-    @property
-    def trace(self) -> Trace | None:
-        """The trace of the first plan that failed, to be drawn."""
-        return next((line.trace for line in self.lines if line.story is not None), None)
-
-    def __str__(self) -> str:
-        parts = [_filled(self.headline)]
-        told: set[str] = set()
-        for line in self.lines:
-            again = line.story is not None and line.story in told
-            parts.append(f"  ✕ {line.plan}: the same" if again else str(line))
-            told.add(line.story or "")
-        return "\n".join(parts)
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-class Told(str):
-    """A text that a cell shows as ``print`` does, whether it is printed or stands at the cell's end."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
+    def try_on(self, answer: type) -> Line:
+        """What comes of ``answer``."""
+        trace = self.run(answer)
+        return Line(self.name, self.judge(trace), trace)
 
 
 class Exercise:
-    """An exercise; ``solution`` is a module whose class solves it."""
+    """An exercise; ``solution`` is a module whose class solves it.
 
-    def __init__(self, task: str, plans: Sequence[Plan], hints: Sequence[str], solution: ModuleType) -> None:
+    start: the class that a learner begins with; it raises NotImplementedError, or holds the flaw.
+    happy: the test that everybody writes first: nothing goes wrong, and one thing is looked at.
+    causes: what answers get wrong, most telling first.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        plans: Sequence[AnyPlan],
+        hints: Sequence[str],
+        solution: ModuleType,
+        *,
+        start: type,
+        happy: Callable[[type], bool],
+        causes: Sequence[Cause] = (),
+    ) -> None:
         self.task = task
         self.plans = tuple(plans)
+        self.start = start
+        self.happy = happy
+        self.causes = tuple(causes)
         self._hints = tuple(hints)
         self._solution = solution
 
@@ -137,11 +107,11 @@ class Exercise:
                 Outcome.NOT_ATTEMPTED,
                 f"Not attempted: check() takes your class, not {type(answer).__name__}. {self.task}",
             )
-        lines = []
+        lines: list[Line] = []
         for plan in self.plans:
             try:
-                with told_briefly(answer.__name__), _unawaited() as forgotten:
-                    trace = plan.run(answer)
+                with told_briefly(answer.__name__), _unawaited() as forgotten, isolated(answer) as cls:
+                    line = plan.try_on(cls)
             except NotImplementedError:
                 return Report(Outcome.NOT_ATTEMPTED, f"Not attempted yet. {self.task}")
             except Exception as error:  # noqa: BLE001 - a learner's class may raise anything
@@ -149,15 +119,31 @@ class Exercise:
                 described = errors.describe(error)
                 meant = errors.meant_by(error.__cause__ or error) or findings.meant(described)
                 told = described + (f" ({where})" if where else "") + meant
-                lines.append(Line(plan.name, told, None))
+                line = Line(plan.name, told, None, raised=True)
+            if line.story is not None:
+                line = replace(line, story=" ".join([*forgotten, line.story]))
+            lines.append(line)
+            if line.raised:
                 return Report(Outcome.RAISED, f"{answer.__name__} raised an error.", tuple(lines))
-            story = plan.judge(trace)
-            lines.append(Line(plan.name, story and " ".join([*forgotten, story]), trace))
-        wrong = sum(line.story is not None for line in lines)
-        if wrong:
-            headline = f"Not yet: {answer.__name__} survives {len(lines) - wrong} of {len(lines)} plans."
-            return Report(Outcome.WRONG, headline, tuple(lines))
-        return Report(Outcome.RIGHT, f"Right: {answer.__name__} survives all {len(lines)} plans.", tuple(lines))
+        return self._judged(answer.__name__, tuple(lines))
+
+    def _judged(self, name: str, lines: tuple[Line, ...]) -> Report:
+        label = label_of(lines, self.causes)
+        if label is None:
+            headline = f"Right: {name} survives all {len(lines)} plans."
+            return Report(Outcome.RIGHT, headline, lines, solution_lines=self.solution_lines)
+        right = sum(line.story is None for line in lines)
+        headline = f"Not yet: {name} survives {right} of {len(lines)} plans."
+        return Report(Outcome.WRONG, headline, lines, label, self.solution_lines)
+
+    def replay(self, answer: type, token: str) -> Run:
+        """The run that ``report.token`` stands for; an error if it comes out differently now."""
+        number, _, rest = token.partition(": ")
+        explorations = {str(n): plan for n, plan in enumerate(self.plans, 1) if isinstance(plan, Exploration)}
+        if number not in explorations:
+            raise ValueError(f"replay(..., {token!r}): expected the token of a report of this exercise.")
+        with isolated(answer) as cls:
+            return replay(explorations[number].scenario(cls), rest)
 
     def hint(self, number: int = 1) -> Told:
         """Hint 1 is a question, 2 the idea, 3 the line."""
@@ -174,6 +160,10 @@ class Exercise:
     def solution(self) -> Told:
         """Our own solution."""
         return Told(inspect.getsource(self._class()).rstrip())
+
+    def starter(self) -> Told:
+        """The class that a learner begins with, as text."""
+        return Told(textwrap.dedent(inspect.getsource(self.start)).rstrip())
 
     def _class(self) -> type:
         own = [

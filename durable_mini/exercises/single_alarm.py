@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from durable_mini.exercises.cause import Cause, Findings
 from durable_mini.exercises.exercise import Exercise, Plan
+from durable_mini.exercises.exploration import Exploration, raised_by_itself
+from durable_mini.exercises.leases import OBJECT, REVOKES, revoked, scenario
 from durable_mini.exercises.predict import Question
 from durable_mini.exercises.solutions import single_alarm as solutions
-from durable_mini.faults import RAISE_AFTER, REFUSE, RESTART, Fault, FaultPlan
+from durable_mini.exercises.starters import single_alarm as starters
+from durable_mini.explore import ComesToAnEnd, NotEarly, NothingLost
+from durable_mini.faults import RAISE_AFTER, REFUSE, Fault, FaultPlan
 from durable_mini.figures import findings, words
 from durable_mini.limits import US_PER_MS
 from durable_mini.world import World
@@ -20,7 +23,6 @@ from durable_mini.world import World
 if TYPE_CHECKING:
     from durable_mini.trace import Event, Trace
 
-OBJECT = "tenant-42"
 METHOD, URL = "POST", "https://access.example/revoke"
 """How a lease is revoked."""
 
@@ -65,18 +67,13 @@ class Scenario:
         """The trace of ``cls`` in this scenario."""
         plan = FaultPlan.parse(self.faults.format(object=f"{cls.__name__}/{OBJECT}"))
         world = World(seed=7, faults=plan, alarm_lateness_ms=self.lateness)
-        ledgers: Any = world.namespace(cls)
         calls = []
-        with _class_attributes(cls) as forget:
-            moments: list[tuple[float, Grant | None]] = [(grant.at, grant) for grant in self.grants]
-            moments += [(fault.at_ms, None) for fault in plan if fault.what == RESTART]
-            for at, grant in sorted(moments, key=lambda moment: moment[0]):
-                world.run_sync(world.run_until(world.start + at))
-                if grant is None:
-                    forget()  # the process has died: what a class keeps in its attributes is gone too
-                else:  # through a new stub: one that was made before a restart may be broken
-                    calls.append(ledgers.getByName(OBJECT).grant(grant.lease, grant.ttl))
-            world.run_sync(world.run_until(world.start + self.horizon))
+        ledgers: Any = world.namespace(cls)
+        for grant in sorted(self.grants, key=lambda one: one.at):
+            world.run_sync(world.run_until(world.start + grant.at))
+            # through a new stub: one that was made before a restart may be broken
+            calls.append(ledgers.getByName(OBJECT).grant(grant.lease, grant.ttl))
+        world.run_sync(world.run_until(world.start + self.horizon))
         for call in calls:
             call.result()
         trace = world.trace
@@ -87,9 +84,9 @@ class Scenario:
         """What went wrong, in one sentence; before it, if it is known, the slip that it came of."""
         slips = [slip for slip in (findings.not_awaited(trace), findings.no_moment(trace)) if slip]
         wrong = self._wrong(trace)
-        raised = _what_raised(trace)
+        raised = raised_by_itself(trace)
         if wrong is not None and raised is not None:
-            return raised
+            return f"alarm() raised {raised}."
         if wrong is None:
             wrong = self._in_vain(trace)
         return None if wrong is None else " ".join([*slips, wrong])
@@ -136,31 +133,6 @@ class Scenario:
                 f"alarm() ran {runs} times for {len(self.grants)} grants: it arms again although nothing is left to do."
             )
         return None
-
-
-@contextmanager
-def _class_attributes(cls: type) -> Iterator[Callable[[], None]]:
-    """Dicts, lists and sets that a class keeps: ``forget()`` and the end put them back as they were."""
-    kept = [
-        (owner, name, value, copy.deepcopy(value))
-        for owner in cls.__mro__
-        for name, value in vars(owner).items()
-        if isinstance(value, (dict, list, set)) and not name.startswith("__")
-    ]
-
-    def forget() -> None:
-        for _, _, value, before in kept:
-            value.clear()
-            if isinstance(value, list):
-                value.extend(before)
-            else:
-                value.update(before)
-
-    forget()
-    try:
-        yield forget
-    finally:
-        forget()
 
 
 def _is_of(fault: Fault, detail: Mapping[str, Any]) -> bool:
@@ -247,17 +219,6 @@ def _why(trace: Trace, end: float) -> str:
     return "; ".join(reasons) + "."
 
 
-def _what_raised(trace: Trace) -> str | None:
-    """What alarm() raised by itself first, and where."""
-    for event in trace.events(kind="alarm.failed"):
-        message = str(event.detail.get("message", ""))
-        if not message.startswith(("Error: fault:", "Error: Network connection")):
-            where = trace.raised.get(message, "")
-            meant = "" if "did you mean" in where else findings.meant(message)
-            return f"alarm() raised {message}{where}{meant}."
-    return None
-
-
 def _ms(value: float) -> str:
     return words.whole_ms(round(value * US_PER_MS))
 
@@ -305,6 +266,79 @@ PLANS = (
         "alarms that come up to a minute late",
         Scenario([Grant(A, 0, 300), Grant(B, 20, 30_000)], 200_000, lateness=60_000, allowance=61_000),
     ),
+    Exploration(
+        "a crash, an error or a refusal at every point",
+        lambda cls: scenario(cls, (0, "grant", (A, 300)), (20, "grant", (B, 600))),
+        (REVOKES, NothingLost("grant", "revoke", ttl=1), NotEarly("grant", "revoke", ttl=1), ComesToAnEnd()),
+        ("crash", "raise", "refuse"),
+    ),
+)
+(SHORT_FIRST, LONG_FIRST, RENEWED, MEANWHILE, MANY, FAILS_ONCE, REFUSED, AWAY, PUNCTUAL, LATE, EVERYWHERE) = (
+    plan.name for plan in PLANS
+)
+
+
+def happy(answer: type) -> bool:
+    """One lease, and nothing goes wrong: it is revoked, and not before its end."""
+    run = scenario(answer, (0, "grant", (A, 300)), most_runs=1_000).run()
+    return revoked(run, from_ms=300) == {A}
+
+
+def _not_awaited(found: Findings) -> bool:
+    traces = [found.trace(plan) for plan in (SHORT_FIRST, FAILS_ONCE, REFUSED)]
+    return any(trace is not None and findings.not_awaited(trace) for trace in traces)
+
+
+CAUSES = (
+    Cause(
+        "the calls go elsewhere, so nothing is revoked",
+        lambda found: "Expected: POST" in found.story(SHORT_FIRST),
+    ),
+    Cause(
+        "setAlarm is given a length of time, and takes a moment",
+        lambda found: "It takes a moment" in found.story(SHORT_FIRST),
+    ),
+    Cause("a call is sent and not awaited: the run is over before anybody knows how the call ended", _not_awaited),
+    Cause(
+        "alarm() revokes what is not due yet: it trusts the alarm and does not ask the table",
+        lambda found: "before its end" in found.story(SHORT_FIRST),
+    ),
+    Cause(
+        "setAlarm(Date.now()) inside alarm() names the millisecond that is running, and the chain dies",
+        lambda found: "not revoked" in found.story(PUNCTUAL) and "not revoked" not in found.story(SHORT_FIRST),
+    ),
+    Cause(
+        "alarm() arms again although nothing is left: it runs for ever",
+        lambda found: "nothing is left to do" in found.story(SHORT_FIRST),
+    ),
+    Cause(
+        "the row stays in the table after its effect, so it is revoked again and again",
+        lambda found: " times, at " in found.story(SHORT_FIRST),
+    ),
+    Cause(
+        "each grant replaces the alarm of the lease before it",
+        lambda found: found.story(SHORT_FIRST).startswith(A) and found.survives(LONG_FIRST),
+    ),
+    Cause(
+        "nothing is armed at the end of a run, so the next lease waits for ever",
+        lambda found: found.story(SHORT_FIRST).startswith(B),
+    ),
+    Cause(
+        "the alarm is set only if none is set: an earlier end does not move it",
+        lambda found: found.survives(SHORT_FIRST) and found.broke(LONG_FIRST),
+    ),
+    Cause(
+        "the leases are kept in memory, which is gone with the process",
+        lambda found: found.survives(SHORT_FIRST, LONG_FIRST, MANY, FAILS_ONCE) and found.broke(AWAY),
+    ),
+    Cause(
+        "what is left of a full batch is overdue, and only ends in the future are armed",
+        lambda found: found.survives(SHORT_FIRST, LONG_FIRST, PUNCTUAL) and found.broke(MANY),
+    ),
+    Cause(
+        "the row is deleted before its effect: an error or a crash between them loses it",
+        lambda found: found.survives(SHORT_FIRST, LONG_FIRST, AWAY) and found.broke(EVERYWHERE),
+    ),
 )
 
 exercise = Exercise(
@@ -322,6 +356,9 @@ exercise = Exercise(
         ),
     ),
     solution=solutions,
+    start=starters.MyLedger,
+    happy=happy,
+    causes=CAUSES,
 )
 
 replaced = Question(

@@ -30,6 +30,7 @@ def explore(
     depth: int = PAIRS,
     budget: int = BUDGET,
     goal: Callable[[Run], bool] | None = None,
+    check_repeats: bool = True,
     check_hash_seed: bool = False,
 ) -> Verdict:
     """Try every plan of at most ``depth`` faults, and say whether the properties hold in every run.
@@ -41,6 +42,8 @@ def explore(
     depth: 0, 1 or 2 faults a plan.
     budget: how many complete runs are made at most; if they do not suffice the verdict is *unknown*.
     goal: whether a run reached a good end. At least the run without faults has to.
+    check_repeats: whether the scenario is run three times first, to see that it repeats; leave it out only
+        if it is known to.
     check_hash_seed: whether the scenario is also run in a child process with another hash seed, where
         the order of sets differs; that costs about a second.
     """
@@ -53,9 +56,8 @@ def explore(
     if type(budget) is not int or budget < 1:
         raise ValueError(f"explore(budget={budget!r}): expected a number of runs, 1 or more.")
     kinds = plans.checked(faults)
-    return _Search(chosen, tuple(properties), kinds=kinds, depth=depth, budget=budget, goal=goal).verdict(
-        check_hash_seed=check_hash_seed
-    )
+    checked = self_check(chosen, with_hash_seed=check_hash_seed) if check_repeats else SelfCheck(None)
+    return _Search(chosen, tuple(properties), kinds=kinds, depth=depth, budget=budget, goal=goal).verdict(checked)
 
 
 class _Search:
@@ -81,8 +83,7 @@ class _Search:
         self._in_vain = 0
         self._good_ends = 0
 
-    def verdict(self, *, check_hash_seed: bool) -> Verdict:
-        checked = self_check(self._scenario, with_hash_seed=check_hash_seed)
+    def verdict(self, checked: SelfCheck) -> Verdict:
         if checked.differs is not None:
             return self._told(UNKNOWN, checked, why=checked.differs)
         for plan, keep in self._plans():

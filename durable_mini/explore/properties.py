@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from durable_mini.explore.scenario import acknowledged
@@ -128,6 +128,85 @@ def _row_gone(run: Run, key: str) -> tuple[str, Event] | None:
                 found = (name, event)
             there = is_there
     return found
+
+
+class NotEarly:
+    """No effect is called before it is due, as far as clients were told by then.
+
+    method, path, ttl, key: as in :class:`NothingLost`.
+    """
+
+    name = "nothing happens before its time"
+
+    def __init__(self, method: str, path: str = "", *, ttl: int, key: Key = words.effect_key) -> None:
+        self._method = method
+        self._path = path
+        self._ttl = ttl
+        self._key = key
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if every effect was called in its time."""
+        done = acknowledged(run, self._method)
+        for effect in run.trace.events(kind="effect.called"):
+            if self._path not in str(effect.detail["url"]):
+                continue
+            key = self._key(effect.detail)
+            known = [call for call in done if call[2] and str(call[2][0]) == key and call[1].seq < effect.seq]
+            if not known:
+                continue
+            began, told, arguments = known[-1]
+            due = began.t + round(arguments[self._ttl] * US_PER_MS)
+            if effect.t < due:
+                verb = words.effect_verb(effect.detail, past=False)
+                return Conflict(
+                    f"{self._method}({key}) was acknowledged at {_at(told.t)} and due at {_at(due)}, and already at "
+                    f"{_at(effect.t)} the call to {verb} it went out.",
+                    (told, effect),
+                )
+        return None
+
+
+class InTime:
+    """The effect of every acknowledged call comes at most ``within_ms`` after it is due.
+
+    method, path, ttl, key: as in :class:`NothingLost`.
+    but: keys of which nothing is asked.
+    """
+
+    name = "every effect comes in time"
+
+    def __init__(
+        self,
+        method: str,
+        path: str = "",
+        *,
+        ttl: int,
+        within_ms: float,
+        but: Sequence[str] = (),
+        key: Key = words.effect_key,
+    ) -> None:
+        self._method = method
+        self._path = path
+        self._ttl = ttl
+        self._within_ms = within_ms
+        self._but = frozenset(but)
+        self._key = key
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if every effect came in time."""
+        effects = _by_key(run, self._key, self._path)
+        for began, told, arguments in acknowledged(run, self._method):
+            key = str(arguments[0]) if arguments else ""
+            if not arguments or key in self._but:
+                continue
+            due = began.t + round(arguments[self._ttl] * US_PER_MS)
+            after = [effect for effect in effects.get(key, []) if effect.t >= due]
+            if not after:
+                return Conflict(f"{key} was due at {_at(due)}, and its effect never took place.", (told, run.trace[-1]))
+            if after[0].t > due + self._within_ms * US_PER_MS:
+                verb = words.effect_verb(after[0].detail, past=True)
+                return Conflict(f"{key} was due at {_at(due)}, and {verb} only at {_at(after[0].t)}.", (told, after[0]))
+        return None
 
 
 class NothingOverdue:

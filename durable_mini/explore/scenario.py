@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini import errors
+from durable_mini.explore.drawn import repeatable
 from durable_mini.faults import RAISED, Fault, FaultPlan, Passed
 from durable_mini.limits import US_PER_MS
 from durable_mini.record import STORED_ALARM
@@ -49,6 +50,9 @@ class Run:
     error: Exception | None = None
     """What the clients' code raised, beside lost connections and resets."""
 
+    result: Any = None
+    """What the scenario's function returned: what clients were told last, say."""
+
     @cached_property
     def rows(self) -> dict[str, list[tuple[Event, list[Any]]]]:
         """What the watched queries gave after each commit that changed it: the event, and the rows."""
@@ -84,15 +88,20 @@ class Scenario:
 
     def run(self, plan: FaultPlan | str = "", **more: Any) -> Run:
         """One complete run under ``plan``."""
+        with repeatable(self.seed):
+            return self._run(plan, **more)
+
+    def _run(self, plan: FaultPlan | str, **more: Any) -> Run:
         faults = FaultPlan.parse(plan) if isinstance(plan, str) else plan
         watch = {"alarm": STORED_ALARM, **self.watch}
         world = World(seed=self.seed, faults=faults, watch=watch, **self.settings, **more)
         error: Exception | None = None
         endless: str | None = None
         idle = False
+        result: Any = None
         try:
             try:
-                world.run_sync(self.play(world))
+                result = world.run_sync(self.play(world))
             except errors.LimitError as limit:
                 endless = str(limit)
             except Exception as raised:  # noqa: BLE001 - a learner's class may raise anything
@@ -109,6 +118,7 @@ class Scenario:
                 idle=idle,
                 endless=endless,
                 error=error,
+                result=result,
             )
         finally:
             world.run_sync(world.close())
@@ -131,6 +141,9 @@ def _settle(world: World, horizon_ms: float) -> tuple[bool, str | None]:
 def calls(cls: type[Any], name: str, *made: tuple[float, str, tuple[Any, ...]]) -> Callable[[World], Awaitable[None]]:
     """Clients who call one object, each at its time and whatever becomes of the others.
 
+    What a call raises in a run without faults is raised in the end: its code is wrong. Under a fault plan
+    a call may fail.
+
     ``calls(Ledger, "tenant-42", (0, "grant", ("lease-a", 300)), (20, "grant", ("lease-b", 600)))``
     """
 
@@ -143,7 +156,12 @@ def calls(cls: type[Any], name: str, *made: tuple[float, str, tuple[Any, ...]]) 
             reply = getattr(objects.getByName(name), method)(*arguments)
             reply.when_settled(lambda _: None)  # somebody listens: a failure is part of the run
             replies.append(reply)
-        await world.run_for(0)
+        for reply in replies:
+            try:
+                await reply
+            except Exception:
+                if not world.faults.plan:
+                    raise
 
     return play
 

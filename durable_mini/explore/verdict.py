@@ -100,11 +100,11 @@ class Verdict:
         struck = [_struck(event) for event in self.run.trace.events(kind="fault.injected")]
         return " ".join([self.conflict.sentence, *([f"What struck: {'; '.join(struck)}."] if struck else [])])
 
-    def table(self) -> str:
-        """The trace around the events in conflict, which are marked."""
+    def table(self, width: int = _WIDTH) -> str:
+        """The trace around the events in conflict, which are marked; no line is longer than ``width``."""
         if self.conflict is None or self.run is None:
             return ""
-        return told_around(self.run, self.conflict)
+        return told_around(self.run, self.conflict, width)
 
     def __str__(self) -> str:
         parts = [_filled(self.headline)]
@@ -149,7 +149,7 @@ def replay(scenario: Scenario, token: str) -> Run:
     return run
 
 
-def told_around(run: Run, conflict: Conflict) -> str:
+def told_around(run: Run, conflict: Conflict, width: int = _WIDTH) -> str:
     """The trace of ``run`` around the events in ``conflict``, as a table; those events and the faults are marked."""
     marked = {event.seq for event in conflict.events}
     faults = {event.seq for event in run.trace.events(kind="fault.injected")}
@@ -169,8 +169,9 @@ def told_around(run: Run, conflict: Conflict) -> str:
         rows.append((mark, words.whole_ms(event.t), words.in_story(event, run.trace.start_ms)))
     if before + 1 < len(telling):
         rows.append(("", "⋯", ""))
-    width = max(len(row[1]) for row in rows)
-    return "\n".join(f"{mark:1} {when:>{width}}  {what}".rstrip() for mark, when, what in rows)
+    moment = max(len(row[1]) for row in rows)
+    lines = (f"{mark:1} {when:>{moment}}  {what}".rstrip() for mark, when, what in rows)
+    return "\n".join(line if len(line) <= width else line[: width - 1].rstrip() + "…" for line in lines)
 
 
 def _struck(event: Event) -> str:

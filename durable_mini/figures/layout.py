@@ -129,6 +129,11 @@ def layout(
     return builder.finished(end, shown, cut, recording)
 
 
+_LANE_OF: Final = dict.fromkeys(
+    ("storage.commit", "storage.rows", "storage.rolled_back", "storage.full"), "commits"
+)  # fmt: skip
+
+
 class _Builder:
     """Collects spans and marks while it reads the trace."""
 
@@ -148,9 +153,11 @@ class _Builder:
         self._lane("", "clients")
         for one in self._landmarks:
             self._lane("", one.lane)
+        used = {(event.object, _LANE_OF.get(event.kind, event.kind.partition(".")[0])) for event in trace}
         for name in self._names:
             for kind in ("object", "alarm", "commits"):
-                self._lane(name, kind)
+                if kind == "object" or len(self._names) == 1 or (name, kind) in used:  # of several, no empty ones
+                    self._lane(name, kind)
         self._lane("", "outside")
 
     def _lane(self, label: str, kind: str) -> int:

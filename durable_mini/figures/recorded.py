@@ -52,6 +52,18 @@ class Recording:
         """The same recording with a remark for its legend."""
         return replace(self, note=note)
 
+    def until(self, ms: float) -> Recording:
+        """The same recording up to a moment."""
+        return replace(
+            self,
+            events=tuple(event for event in self.events if event[0] <= ms),
+            moments=tuple(moment for moment in self.moments if moment.t <= ms * 1000),
+        )
+
+    def only(self, lane: str) -> Recording:
+        """The same recording with the moments of one lane alone."""
+        return replace(self, moments=tuple(one for one in self.moments if one.lane == lane))
+
     def last(self, t: int) -> str:
         """The newest recorded event at ``t`` µs, in words."""
         before = [moment for moment in self.moments if moment.t <= t]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from durable_mini.figures.series import Chart
     from durable_mini.objects import Stub
     from durable_mini.promise import Promise
-    from durable_mini.trace import Trace
+    from durable_mini.trace import Event, Trace
 
 Reading = TypeVar("Reading")
 
@@ -78,10 +78,10 @@ class Outcome:
 
     _read: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False, compare=False)
 
-    def once(self, read: Callable[[Outcome], Reading]) -> Reading:
-        """What ``read`` makes of this run; it reads the run once, however often it is asked for."""
+    def once(self, read: Callable[..., Reading], *of: Any) -> Reading:
+        """What ``read`` makes of this run, or of a part of it; it is read once, however often it is asked for."""
         if read not in self._read:
-            self._read[read] = read(self)
+            self._read[read] = read(*(of or (self,)))
         found: Reading = self._read[read]
         return found
 
@@ -129,6 +129,10 @@ class Run:
     def stub(self, object: str = "") -> Stub[Any]:
         """The stub of the lab's own object, or of the one that is named."""
         return self._named(object)[0]
+
+    def method(self, operation: str) -> str:
+        """The method of the lab's own object that ``operation`` stands for."""
+        return self._named("")[1].get(operation, operation)
 
     def client(self, coroutine: Coroutine[Any, Any, Any], name: str | None = None) -> None:
         """Start a client at the beginning: a coroutine that calls stubs, waits with ``scheduler.wait(ms)``, ..."""
@@ -217,6 +221,9 @@ class Lab:
 
     effects: Callable[[Trace], Mapping[int, str]] = lambda _trace: {}
     """What effects are of, where that is more than their key: the number of the event, and a name to count under."""
+
+    expected: Callable[[Outcome, Event], bool] = lambda _outcome, _failure: False
+    """Whether the failure of a run of alarm() is what the lab is about, and no mistake to be pointed at."""
 
     recording: Callable[[Values, FaultPlan], Overlay] = lambda _values, _plan: Overlay(None)
     cls: type[Any] | None = None
@@ -372,7 +379,8 @@ class Lab:
             return f"{told} ({where}){findings.meant(told)}"
         for event in outcome.trace:
             message = str(event.detail.get("message", ""))
-            if event.kind == "alarm.failed" and not message.startswith(("Error: fault:", "Error: Network connection")):
+            faulty = message.startswith(("Error: fault:", "Error: Network connection"))
+            if event.kind == "alarm.failed" and not faulty and not self.expected(outcome, event):
                 run = event.detail.get("run")
                 where = f"raised in alarm#{run} of {event.object}, at {event.t / 1000:g} ms"
                 return f"{message} ({where}){findings.meant(message)}"

@@ -43,7 +43,7 @@ def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit:
         limit=limit,
         landmarks=outcome.once(lab.landmarks),
         unreached=outcome.unreached,
-        effects=lab.effects(outcome.trace),
+        effects=outcome.once(lab.effects, outcome.trace),
     )
 
 
@@ -91,7 +91,7 @@ def offered(outcome: Outcome, index: int, reply_to: object = None) -> str:
     event = words.event(outcome.trace[index], outcome.trace.start_ms)
     content = {
         "reply": reply_to,
-        "digest": outcome.trace.digest[:16],
+        "digest": outcome.once(_digest),
         "index": index,
         "event": event,
         "offers": [list(one) for one in fitting],
@@ -125,7 +125,7 @@ def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int, before: O
         "times": deltas([event.t for event in outcome.trace][: drawn.events]),
         "steps": deltas([seq for seq in steps if _whole(outcome.trace, seq, drawn.events)]),
         "stops": landmark_stops(lab, outcome, drawn),
-        "table": _table(outcome.trace, drawn.events, lab),
+        "table": _table(outcome, drawn.events, lab),
         "recorded": [[moment.t, moment.label] for moment in recording.moments] if recording is not None else None,
         "overlay": overlay.note,
         "verdict": [verdict.tone, str(verdict)],
@@ -141,8 +141,13 @@ def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int, before: O
         "code": lab.code(faults=outcome.plan, seed=outcome.seed, **outcome.values),
         "subtitle": subtitle(lab, outcome),
         "chart": None if chart is None else [chart.svg(IN_PAGE), chart.text],
-        "digest": outcome.trace.digest[:16],
+        "digest": outcome.once(_digest),
     }
+
+
+def _digest(outcome: Outcome) -> str:
+    """What a run is known by, between a view and its kernel."""
+    return outcome.trace.digest[:16]
 
 
 def _idle(fault: Fault, outcome: Outcome) -> str:
@@ -175,14 +180,15 @@ def subtitle(lab: Lab, outcome: Outcome) -> str:
     return f"{class_name} “{lab.object_name}”, seed {outcome.seed}"
 
 
-def _table(trace: Trace, events: int, lab: Lab) -> dict[str, Any]:
+def _table(outcome: Outcome, events: int, lab: Lab) -> dict[str, Any]:
     texts: dict[str, int] = {}
+    names = outcome.once(lab.effects, outcome.trace)
 
     def numbered(column: Column) -> list[Any]:
         return [column.name, deltas(list(column.events)), [texts.setdefault(one, len(texts)) for one in column.texts]]
 
     return {
-        "columns": [numbered(column) for column in columns(trace, events, lab.watch, lab.effects(trace))],
+        "columns": [numbered(column) for column in columns(outcome.trace, events, lab.watch, names)],
         **worded(list(texts)),
     }
 

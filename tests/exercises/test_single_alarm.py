@@ -13,6 +13,7 @@ from durable_mini import Date, DurableObject, fetch
 from durable_mini.exercises import Outcome, Report
 from durable_mini.exercises.single_alarm import Grant, Scenario, exercise
 from durable_mini.exercises.solutions.single_alarm import LeaseLedger
+from tests.exercises.answers import assert_rejected, assert_right
 
 Right: Any = LeaseLedger
 
@@ -37,6 +38,29 @@ class KeyValueLedger(DurableObject):
                 if (await self.ctx.storage.get(key)) == end:
                     await self.ctx.storage.delete(key)
         await self._arm()
+
+
+class SortedList(DurableObject):
+    """Right as well: a sorted list in one key, and the clock looked at again before each lease."""
+
+    async def _arm(self, leases: list[list[Any]]) -> None:
+        await self.ctx.storage.put("leases", leases)
+        if leases:
+            await self.ctx.storage.setAlarm(max(leases[0][0], Date.now() + 1))
+
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        leases = await self.ctx.storage.get("leases", default=[])
+        others = [lease for lease in leases if lease[1] != lease_id]
+        await self._arm(sorted([*others, [Date.now() + ttl_ms, lease_id]]))
+
+    async def alarm(self) -> None:
+        leases = await self.ctx.storage.get("leases", default=[])
+        while leases and leases[0][0] <= Date.now():
+            await fetch("https://access.example/revoke", method="POST", json={"lease": leases[0][1]})
+            now = await self.ctx.storage.get("leases")  # it may have changed meanwhile
+            leases = [lease for lease in now if lease != leases[0]]
+            await self.ctx.storage.put("leases", leases)
+        await self._arm(leases)
 
 
 class PlainSetAlarm(Right):  # type: ignore[misc]
@@ -222,7 +246,7 @@ def test_our_own_solution_survives_every_plan() -> None:
 
 
 def test_a_right_answer_written_differently_survives_every_plan() -> None:
-    assert str(exercise.check(KeyValueLedger)).startswith("Right: KeyValueLedger survives all 10 plans.")
+    assert str(exercise.check(KeyValueLedger)).startswith("Right: KeyValueLedger survives all 11 plans.")
 
 
 @pytest.mark.parametrize(
@@ -252,6 +276,32 @@ def test_a_wrong_answer_fails_at_the_plan_that_shows_its_fault(answer: type, pla
     assert report.outcome is Outcome.WRONG
     assert plan in failed_plans(report)
     assert report.trace is not None
+
+
+MUTANTS = [
+    (PlainSetAlarm, "each grant replaces the alarm of the lease before it"),
+    (NoChain, "nothing is armed at the end of a run, so the next lease waits for ever"),
+    (OnlyOnce, "the alarm is set only if none is set: an earlier end does not move it"),
+    (TrustsTheAlarm, "alarm() revokes what is not due yet: it trusts the alarm and does not ask the table"),
+    (DeletesFirst, "the row is deleted before its effect: an error or a crash between them loses it"),
+    (DeletesEachFirst, "the row is deleted before its effect: an error or a crash between them loses it"),
+    (InMemory, "the leases are kept in memory, which is gone with the process"),
+    (ClassMemory, "the leases are kept in memory, which is gone with the process"),
+    (AtOnce, "setAlarm(Date.now()) inside alarm() names the millisecond that is running, and the chain dies"),
+    (Polling, "alarm() arms again although nothing is left: it runs for ever"),
+    (OneBatch, "what is left of a full batch is overdue, and only ends in the future are armed"),
+    (WithoutAwait, "a call is sent and not awaited: the run is over before anybody knows how the call ended"),
+]
+
+
+@pytest.mark.parametrize(("answer", "label"), MUTANTS)
+def test_a_mutant_passes_the_naive_test_and_is_told_its_cause(answer: type, label: str) -> None:
+    assert_rejected(exercise, answer, label)
+
+
+@pytest.mark.parametrize("answer", [LeaseLedger, KeyValueLedger, SortedList])
+def test_right_answers_pass(answer: type) -> None:
+    assert_right(exercise, answer)
 
 
 def test_the_story_of_a_failed_plan_names_the_lease_and_the_moments() -> None:

@@ -158,11 +158,16 @@ def test_a_long_trace_is_cut_and_says_so() -> None:
 
 def test_several_objects_have_lanes_of_their_own() -> None:
     trace = Trace(0)
-    for t, name in ((0, "A/one"), (5, "A/two")):
+    for t, name in ((0, "A/one"), (5, "A/two"), (6, "A/three")):
         trace.record((t, name, "object.constructed", {"instance": 1}))
+    trace.record((7, "A/one", "storage.commit", {}))
+    trace.record((8, "A/two", "alarm.set", {"scheduledTime": 100}))
     assert [lane.label for lane in layout(trace).lanes] == [
-        "clients", "one", "one · alarm", "one · commits", "two", "two · alarm", "two · commits", "outside world",
+        "clients", "one", "one · commits", "two", "two · alarm", "three", "outside world",
     ]  # fmt: skip
+    alone = Trace(0)
+    alone.record((0, "A/one", "object.constructed", {"instance": 1}))
+    assert [lane.label for lane in layout(alone).lanes] == ["clients", "object", "alarm", "commits", "outside world"]
 
 
 def test_an_empty_trace() -> None:

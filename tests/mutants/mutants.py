@@ -617,4 +617,190 @@ _STORAGE = [
     ),
 ]
 
-MUTANTS = [*_SCHEDULER, *_ALARM, *_COUNTING, *_TURNS, *_RESETS, *_LIFE, *_STORAGE]
+# -- the outside world ------------------------------------------------------------------------------
+
+_OUTSIDE = [
+    Mutant(
+        "a 402 that takes effect",
+        "services.py",
+        "applies = answer.status < _ERROR if answer.applies is None else answer.applies",
+        "applies = answer.status != 500 if answer.applies is None else answer.applies",
+        "from 400 on an answer says that nothing was done: (e) 16",
+        (
+            *_in("test_services.py", "test_no_status_raises_and_from_400_on_a_call_takes_no_effect"),
+            recording("s37_payment"),
+        ),
+    ),
+    Mutant(
+        "key ignored",
+        "services.py",
+        "replayed = self.service.honours_keys and key is not None and key in self._applied",
+        "replayed = False",
+        "a service that honours keys pays once for one key: (e) 16",
+        (
+            *_in(
+                "test_services.py",
+                "test_a_key_is_recognised_and_answered_200_without_a_second_effect",
+                "test_of_two_calls_with_one_key_in_flight_at_once_one_takes_effect",
+                "test_a_service_remembers_what_it_did_through_crashes_and_restarts_of_the_objects",
+            ),
+            recording("s37_payment"),
+            recording("s37b_payment_kill9"),
+        ),
+    ),
+    Mutant(
+        "a key used up by a call that took no effect",
+        "services.py",
+        "if applies:",
+        "if self._applied.add(key) or applies:",
+        "only a call that took effect is recognised by its key: the docstring of Service",
+        _in("test_services.py", "test_a_call_that_took_no_effect_does_not_use_up_its_key"),
+        within="ServiceAtWork.carry_out",
+    ),
+    Mutant(
+        "a lost answer means no effect",
+        "services.py",
+        "LOST: Final = Answer(0, applies=True)",
+        "LOST: Final = Answer(0, applies=False)",
+        "a call whose answer is lost has taken effect: (e) 16",
+        (
+            *_in("test_services.py", "test_lose_answer_means_that_it_takes_effect_and_nobody_is_told"),
+            recording("s37_payment"),
+            recording("s37c_output_gate_and_fetch"),
+        ),
+    ),
+    Mutant(
+        "the last entry of a script not held",
+        "services.py",
+        "call.answer = service.script[min(call.number, len(service.script) - 1)]",
+        "call.answer = service.script[call.number % len(service.script)]",
+        "the last entry of a script holds for all later calls: the docstring of Service",
+        (
+            *_in(
+                "test_services.py",
+                "test_a_script_says_what_becomes_of_each_call_and_its_last_entry_holds_for_all_later_ones",
+            ),
+            *_in(
+                "reference/test_service.py",
+                "test_the_last_behaviour_serves_all_later_calls_and_a_key_is_honoured_where_the_path_does",
+            ),
+        ),
+    ),
+    Mutant(
+        "a failure by chance that an answer to a known key hides",
+        "services.py",
+        "if not call.insisted:",
+        "if True:",
+        "failures hit known keys too: the docstring of Service",
+        (
+            *_in("test_services.py", "test_a_failure_by_chance_hits_a_known_key_too_and_leaves_its_effect_alone"),
+            *_in("test_points.py", "test_another_answer_to_a_call_with_a_known_key_is_given_and_has_no_second_effect"),
+        ),
+    ),
+    Mutant(
+        "the shortest prefix of a path wins",
+        "services.py",
+        "return self._services[self._prefixes[max(fitting, key=len)]]",
+        "return self._services[self._prefixes[min(fitting, key=len)]]",
+        "a call goes to the service that says most of its path: the docstring of OutsideWorld",
+        _in("test_services.py", "test_a_call_goes_to_the_service_that_says_most_of_its_path"),
+    ),
+    Mutant(
+        "an effect lost with the object that it crashes",
+        "outside.py",
+        "loop.at(loop.now + call.there_us, self._applies, (effect, call))",
+        "loop.at(loop.now + call.there_us, lambda g: self._dies(g[0], CRASH_APPLIED) "
+        "or self._applies(g), (effect, call))",
+        "what has left an object happens, whatever becomes of the object: (e) 8",
+        _in("test_points.py", "test_an_object_that_dies_around_an_effect_has_had_it_or_not_and_knows_nothing_of_it"),
+    ),
+    Mutant(
+        "crash after commit drops the commit",
+        "points.py",
+        "return self._passes(point, AT_TURN if written else AT_TURN[:1]) and self.breaks(point, CRASH_BEFORE_COMMIT)",
+        "return self._passes(point, AT_TURN if written else AT_TURN[:1]) and any("
+        "self.breaks(point, one) for one in (CRASH_BEFORE_COMMIT, CRASH_AFTER_COMMIT))",
+        "after a commit its turn is kept: faults.py",
+        _in(
+            "test_points.py",
+            "test_a_crash_before_a_commit_leaves_nothing_of_its_turn_and_one_after_it_keeps_it_but_nothing_leaves",
+            "test_an_alarm_that_crashed_after_its_commit_is_done",
+        ),
+    ),
+    Mutant(
+        "crash before commit keeps the turn",
+        "instance.py",
+        "if self.points is not None and database.broken is None and self.points.turn_ends(written=written):",
+        "if self.points is not None and self._commit(database) is None and self.points.turn_ends(written=written):",
+        "before its commit nothing of a turn is kept: faults.py",
+        _in(
+            "test_points.py",
+            "test_a_crash_before_a_commit_leaves_nothing_of_its_turn_and_one_after_it_keeps_it_but_nothing_leaves",
+            "test_an_alarm_that_crashed_before_its_commit_runs_again_and_the_crash_does_not_count",
+        ),
+    ),
+    Mutant(
+        "what waits in the output gate leaves before a crash after the commit",
+        "instance.py",
+        "if written and self.points is not None and self.points.committed():",
+        "if self.loop.release(self.output.take()) or (written and self.points and self.points.committed()):",
+        "a crash after the commit comes before anything has left: faults.py",
+        _in(
+            "test_points.py",
+            "test_a_crash_before_a_commit_leaves_nothing_of_its_turn_and_one_after_it_keeps_it_but_nothing_leaves",
+        ),
+    ),
+    Mutant(
+        "a slow commit knows its last turn only",
+        "points.py",
+        "turns, self._written = self._written, []",
+        "turns, self._written = self._written[-1:], []",
+        "each turn of one commit has its point there: faults.py",
+        _in("test_points.py", "test_where_several_turns_are_committed_together_each_has_its_point_there[0]"),
+    ),
+    Mutant(
+        "a fault strikes twice",
+        "faults.py",
+        "if self.plan[index].what in whats and index not in self._struck:",
+        "if self.plan[index].what in whats:",
+        "a fault strikes once: faults.py",
+        _in("test_points.py", "test_a_delay_strikes_once_though_the_alarm_comes_due_twice"),
+    ),
+    Mutant(
+        "an infrastructure error counts as a failure of the alarm",
+        "record.py",
+        'lost = Outcome(retry=True, counts=False, message=f"Error: {errors.NETWORK_LOST}")',
+        'lost = Outcome(retry=True, counts=True, message=f"Error: {errors.NETWORK_LOST}")',
+        "a dispatch that failed is not counted: (b) 4",
+        _in("test_points.py", "test_a_run_that_an_infrastructure_error_hits_never_began_and_does_not_count"),
+    ),
+    Mutant(
+        "a lost reply undoes the call",
+        "instance.py",
+        "if self.points is not None and self.points.loses_reply(call.activity):",
+        "if self.points is not None and self.points.loses_reply(call.activity) and self.crash() is None:",
+        "only the reply is lost: the object lives on, faults.py",
+        _in("test_points.py", "test_a_lost_reply_leaves_the_caller_without_an_answer_to_what_was_done"),
+    ),
+    Mutant(
+        "a process that is away is restarted",
+        "world.py",
+        "if self._realm.down and self._scheduler.process == stopped:  # unless it was stopped and started since",
+        "if True:",
+        "there is one process: restarts that meet start it once: (a) 13",
+        _in("test_points.py", "test_a_restart_from_outside_takes_the_place_of_one_that_a_fault_began"),
+    ),
+    Mutant(
+        "seven connections at a time",
+        "outside.py",
+        "if connections.open >= self._instance.realm.limits.connections:",
+        "if connections.open > self._instance.realm.limits.connections:",
+        "six connections are open at a time: platform limits, (b) 7",
+        _in(
+            "test_outside.py",
+            "test_six_connections_are_open_at_once_and_the_seventh_call_waits_for_the_first_free_one",
+        ),
+    ),
+]
+
+MUTANTS = [*_SCHEDULER, *_ALARM, *_COUNTING, *_TURNS, *_RESETS, *_LIFE, *_STORAGE, *_OUTSIDE]

@@ -1,0 +1,95 @@
+"""The exercise of lesson 02 on the order of an effect and its delete."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from durable_mini.exercises.cause import Cause
+from durable_mini.exercises.exercise import Exercise
+from durable_mini.exercises.exploration import Exploration
+from durable_mini.exercises.leases import REVOKES, left, revoked, scenario
+from durable_mini.exercises.solutions import effect_first as solutions
+from durable_mini.exercises.starters import effect_first as starters
+from durable_mini.explore import ComesToAnEnd, NotEarly, NothingLost
+
+A, B, C = "lease-a", "lease-b", "lease-c"
+PROPERTIES: Final = (
+    REVOKES,
+    ComesToAnEnd(),
+    NothingLost("grant", "revoke", ttl=1),
+    NotEarly("grant", "revoke", ttl=1),
+)
+GRANTS: Final = ((0, "grant", (A, 300)), (20, "grant", (B, 600)))
+
+CALM: Final = "three leases, one of which ends while another is being revoked"
+CRASH: Final = "a crash at every point"
+REFUSE: Final = "a call to revoke that is refused, or whose answer is lost"
+RAISE: Final = "an error at every point"
+
+PLANS: Final = (
+    Exploration(
+        CALM,
+        lambda cls: scenario(cls, (0, "grant", (A, 300)), (10, "grant", (B, 300)), (20, "grant", (C, 600))),
+        PROPERTIES,
+    ),
+    Exploration(CRASH, lambda cls: scenario(cls, *GRANTS), PROPERTIES, ("crash",)),
+    Exploration(REFUSE, lambda cls: scenario(cls, *GRANTS), PROPERTIES, ("refuse", "lose"), repeats=False),
+    Exploration(RAISE, lambda cls: scenario(cls, *GRANTS), PROPERTIES, ("raise",), repeats=False),
+)
+
+
+def happy(answer: type) -> bool:
+    """One lease, and nothing goes wrong: it is revoked, and not before its end."""
+    return revoked(scenario(answer, (0, "grant", (A, 300))).run(), from_ms=300) == {A}
+
+
+CAUSES: Final = (
+    Cause(
+        "nobody awaits the call: alarm() deletes the row and is done before the call has even left",
+        lambda found: found.broke(CRASH) and found.not_awaited(CALM),
+    ),
+    Cause(
+        "the row is kept and never deleted, so its lease is revoked without end",
+        lambda found: found.broken(CALM) == ComesToAnEnd.name,
+    ),
+    Cause(
+        "the DELETE asks the clock and not the rows that had their effect: it takes leases along that have just ended",
+        lambda found: found.broken(CALM) == NothingLost.name,
+    ),
+    Cause(
+        "the row is put back by an except clause, and a crash runs no except clause",
+        lambda found: found.broke(CRASH) and found.survives(REFUSE),
+    ),
+    Cause(
+        "the effect comes after the delete: a crash between them loses it",
+        lambda found: found.survives(CALM) and found.broke(CRASH, REFUSE),
+    ),
+    Cause(
+        "a call that failed is caught, its row stays, and no alarm comes back for it",
+        lambda found: found.survives(CALM, CRASH) and found.broke(REFUSE) and bool(left(found.run(REFUSE))),
+    ),
+    Cause(
+        "a call that failed is caught, and its row is deleted all the same",
+        lambda found: found.survives(CALM, CRASH) and found.broke(REFUSE),
+    ),
+)
+
+exercise = Exercise(
+    task=(
+        "alarm() deletes a row and then revokes its lease. Change it so that no lease is lost, whatever crashes or "
+        "fails. Revoking a lease twice does no harm."
+    ),
+    plans=PLANS,
+    hints=(
+        "The object crashes between two of your lines. What is stored then, and who will do the rest?",
+        (
+            "The row is the only memory of what is still to be done. So it may go only when the effect is known to "
+            "have happened. The price is an effect that may happen twice."
+        ),
+        "await fetch(...) first; the DELETE is the line after it. And let an error out of alarm(): it is tried again.",
+    ),
+    solution=solutions,
+    start=starters.MyLedger,
+    happy=happy,
+    causes=CAUSES,
+)

@@ -1,0 +1,192 @@
+"""The exercise of lesson 02 on effects with a key: a deposit is refunded once, however often the alarm is tried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from durable_mini.exercises.cause import Cause, Findings
+from durable_mini.exercises.exercise import Exercise
+from durable_mini.exercises.exploration import Exploration
+from durable_mini.exercises.leases import Addressed, held, revoked, scenario
+from durable_mini.exercises.solutions import keyed_effect as solutions
+from durable_mini.exercises.starters import keyed_effect as starters
+from durable_mini.explore import ComesToAnEnd, Conflict, Scenario, acknowledged
+from durable_mini.figures import words
+from durable_mini.limits import US_PER_MS
+from durable_mini.services import Service
+
+if TYPE_CHECKING:
+    from durable_mini.explore import Run
+    from durable_mini.trace import Event, Trace
+
+A, B = "lease-a", "lease-b"
+LATER: Final = 20_000
+"""When lease-a is granted again, in ms: what was tried again for its first term is over by then."""
+
+
+class RefundedOnceATerm:
+    """Every term of a lease has one refund, whoever was told of it, and none is left out that was acknowledged."""
+
+    name = "one refund for every term of a lease"
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if it is so."""
+        told = {event.seq: reply for event, reply, _ in acknowledged(run, "grant")}
+        terms: dict[str, list[tuple[Event, int]]] = {}
+        for event in run.trace.events(kind="request.started"):
+            if event.detail.get("method") == "grant":
+                lease, ttl = _arguments(run.trace, event)
+                terms.setdefault(lease, []).append((event, event.t + round(ttl * US_PER_MS)))
+        for lease, of_lease in terms.items():
+            ends = [due for _, due in of_lease]
+            for (began, due), until in zip(of_lease, [*ends[1:], None], strict=True):
+                conflict = self._of_term(run, lease, due, until, told.get(began.seq))
+                if conflict is not None:
+                    return conflict
+        return None
+
+    def _of_term(self, run: Run, lease: str, due: int, until: int | None, told: Event | None) -> Conflict | None:
+        effects = [
+            event
+            for event in run.trace.events(kind="effect.applied")
+            if words.effect_key(event.detail) == lease and due <= event.t and (until is None or event.t < until)
+        ]
+        if len(effects) > 1:
+            first, again = effects[:2]
+            return Conflict(
+                f"The term of {lease} that ended at {words.whole_ms(due)} was refunded at {words.whole_ms(first.t)} "
+                f"with {_key(first)} and again at {words.whole_ms(again.t)} with {_key(again)}.",
+                (first, again),
+            )
+        if not effects and told is not None:
+            swallowed = [
+                event
+                for event in run.trace.events(kind="effect.answered")
+                if words.effect_key(event.detail) == lease and due <= event.t and (until is None or event.t < until)
+            ]
+            why = (
+                f"; the bank took the call with {_key(swallowed[0])} for one that it had carried out before"
+                if swallowed
+                else ""
+            )
+            return Conflict(
+                f"The term of {lease} that ended at {words.whole_ms(due)} was never refunded{why}.",
+                (told, (swallowed or [run.trace[-1]])[0]),
+            )
+        return None
+
+
+def _arguments(trace: Trace, started: Event) -> tuple[str, float]:
+    for event in trace.events(kind="request.sent"):
+        if event.detail.get("call") == started.detail.get("call"):
+            lease, _, ttl = str(event.detail.get("arguments", "")).rpartition(", ")
+            return lease.strip("'\""), float(ttl)
+    return "", 0
+
+
+def _key(effect: Event) -> str:
+    key = effect.detail.get("key")
+    return "no key" if key is None else f"the key {words.shortened(str(key), 24)}"
+
+
+def _scenario(cls: type) -> Scenario:
+    """Two leases that end together, and the first one once more, much later."""
+    made: tuple[tuple[float, str, tuple[Any, ...]], ...] = (
+        (0, "grant", (A, 300)),
+        (20, "grant", (B, 280)),
+        (LATER, "grant", (A, 200)),
+    )
+    return scenario(cls, *made, services={"bank.example": Service(honours_keys=True)})
+
+
+PROPERTIES: Final = (Addressed("POST", "https://bank.example/refund"), RefundedOnceATerm(), ComesToAnEnd())
+CALM: Final = "two leases that end together, and a second term of the first"
+REFUSE: Final = "a call to the bank that is refused"
+RAISE: Final = "an error, or a lost answer, after the refund"
+CRASH: Final = "a crash at every point"
+
+PLANS: Final = (
+    Exploration(CALM, _scenario, PROPERTIES),
+    Exploration(REFUSE, _scenario, PROPERTIES, ("refuse",), repeats=False),
+    Exploration(RAISE, _scenario, PROPERTIES, ("raise", "lose"), repeats=False),
+    Exploration(CRASH, _scenario, PROPERTIES, ("crash",), repeats=False),
+)
+
+
+def happy(answer: type) -> bool:
+    """One lease, and nothing goes wrong: its deposit is refunded when it ends."""
+    bank = {"bank.example": Service(honours_keys=True)}
+    return revoked(scenario(answer, (0, "grant", (A, 300)), services=bank).run(), from_ms=300) == {A}
+
+
+def _sent(found: Findings) -> list[tuple[str, object]]:
+    """The leases and keys of the calls that went out when nothing went wrong."""
+    calls = found.clean(CALM).events(kind="effect.called")
+    return [(words.effect_key(event.detail), event.detail.get("key")) for event in calls]
+
+
+def _shared(found: Findings) -> bool:
+    of: dict[object, set[str]] = {}
+    for lease, key in _sent(found):
+        of.setdefault(key, set()).add(lease)
+    return any(len(leases) > 1 for leases in of.values())
+
+
+def _skipped(run: Run | None) -> bool:
+    """Whether the row of a refused call was still there when it was tried again, and went without an effect."""
+    failed = [] if run is None else run.trace.events(kind="alarm.failed")
+    return bool(failed) and A in held(run, failed[0].seq)
+
+
+CAUSES: Final = (
+    Cause(
+        "isRetry is taken for proof that the effect has happened: a first try that failed is never made good",
+        lambda found: found.survives(CALM) and found.broke(REFUSE) and _skipped(found.run(REFUSE)),
+    ),
+    Cause(
+        "the calls carry no key, so the bank cannot know a second try from a second refund",
+        lambda found: any(key is None for _, key in _sent(found)),
+    ),
+    Cause(
+        "two leases have the same key, and the bank carries out only one of them",
+        lambda found: found.broke(CALM) and _shared(found),
+    ),
+    Cause(
+        "the key is the lease's name alone, so the refund of its second term counts as done",
+        lambda found: found.broke(CALM) and len(set(_sent(found))) < len(_sent(found)),
+    ),
+    Cause(
+        "every try has a key of its own, so the bank refunds once a try",
+        lambda found: found.survives(CALM) and found.broke(RAISE, CRASH),
+    ),
+    Cause(
+        "the key is made from retryCount or isRetry, which differ from one try to the next",
+        lambda found: found.survives(CALM, CRASH) and found.broke(RAISE),
+    ),
+    Cause(
+        "the key is kept in memory, and after a crash there is a new one",
+        lambda found: found.survives(CALM, RAISE) and found.broke(CRASH),
+    ),
+)
+
+exercise = Exercise(
+    task=(
+        "When a lease ends, its deposit is refunded, and a crash between the call and the DELETE refunds it again. "
+        "The bank carries out one call for each Idempotency-Key. Send one, so that every term of every lease is "
+        "refunded once."
+    ),
+    plans=PLANS,
+    hints=(
+        "What does a second try know of the first one, if the object has lost its memory in between?",
+        (
+            "The key must be the same on every try, so it comes from what is stored: from the row itself, or it was "
+            "written into the row before the first call. And it must differ for everything that is refunded by itself: "
+            "another lease, or another term of the same lease."
+        ),
+        'headers={"Idempotency-Key": f"{lease.id}/{lease.expire_at}"}',
+    ),
+    solution=solutions,
+    start=starters.MyLedger,
+    happy=happy,
+    causes=CAUSES,
+)

@@ -1,0 +1,90 @@
+"""What the exercises about leases share: one object, clients who call it, and which leases had their effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from durable_mini.explore import Conflict, Scenario, calls
+from durable_mini.figures import words
+from durable_mini.limits import US_PER_MS
+
+if TYPE_CHECKING:
+    from durable_mini.explore import Run
+    from durable_mini.services import Service
+    from durable_mini.trace import Event, Trace
+
+OBJECT: Final = "tenant-42"
+MOST_RUNS: Final = 60
+"""Runs of alarm() after which a run is cut off as one without an end: a scenario has a few leases."""
+
+LEASES: Final = "leases"
+"""The table that most answers have. Only the telling of causes looks at it: an answer may keep its rows elsewhere."""
+
+
+class Addressed:
+    """Every call to the outside goes where it should."""
+
+    def __init__(self, method: str, url: str) -> None:
+        self._method = method
+        self._url = url
+        self.name = f"every outside call is a {method} to {url}"
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if it is so."""
+        for event in run.trace.events(kind="effect.called"):
+            sent = (event.detail["method"], event.detail["url"])
+            if sent != (self._method, self._url):
+                return Conflict(
+                    f"{event.detail['by']} sent {sent[0]} {sent[1]}. Expected: {self._method} {self._url}.", (event,)
+                )
+        return None
+
+
+REVOKES: Final = Addressed("POST", "https://access.example/revoke")
+
+
+def scenario(
+    cls: type,
+    *made: tuple[float, str, tuple[Any, ...]],
+    services: Mapping[str, Service] | None = None,
+    most_runs: int = MOST_RUNS,
+) -> Scenario:
+    """Clients who call one object: ``scenario(cls, (0, "grant", ("lease-a", 300)))``."""
+    settings: dict[str, Any] = {"limits": {"alarm_runs_until_idle": most_runs}, "services": services}
+    return Scenario(calls(cls, OBJECT, *made), settings, watch={LEASES: "SELECT * FROM leases ORDER BY 1"})
+
+
+def left(run: Run | None) -> list[str]:
+    """The leases that were in the table at the end, if the class keeps one of that name."""
+    looks = [] if run is None else run.rows.get(LEASES, [])
+    return [str(row[0]) for row in looks[-1][1]] if looks else []
+
+
+def revoked(run: Run, from_ms: float = 0) -> set[str]:
+    """The keys of the effects that took place from a moment on."""
+    events = run.trace.events(kind="effect.applied")
+    return {words.effect_key(event.detail) for event in events if event.t >= from_ms * US_PER_MS}
+
+
+def held(run: Run | None, seq: int) -> list[str]:
+    """The leases that were in the table just before an event, if the class keeps one of that name."""
+    looks = [] if run is None else [look for look in run.rows.get(LEASES, []) if look[0].seq < seq]
+    return [str(row[0]) for row in looks[-1][1]] if looks else []
+
+
+def wrote(trace: Trace, method: str, number: int) -> bool:
+    """Whether call ``number`` (from 0) of a method changed anything in storage before it was answered."""
+    begun: list[Event] = trace.events(kind="request.started")
+    mine = [event for event in begun if event.detail.get("method") == method]
+    if number >= len(mine):
+        return False
+    start = mine[number]
+    for event in trace:
+        if event.seq <= start.seq:
+            continue
+        if event.object == start.object and event.kind == "storage.write" and event.detail.get("rows", 1):
+            return True
+        if event.kind in ("request.replied", "request.failed") and event.detail.get("call") == start.detail["call"]:
+            return False
+    return False

@@ -1,0 +1,220 @@
+"""The exercise of lesson 03 on a poller that wakes what a registry lists (recordings s36, s36b)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Final
+
+from durable_mini.exercises.cause import Cause, Findings
+from durable_mini.exercises.exercise import Exercise
+from durable_mini.exercises.exploration import Exploration
+from durable_mini.exercises.leases import LEASES, OBJECT, REVOKES, revoked
+from durable_mini.exercises.solutions import poller as solutions
+from durable_mini.exercises.starters import poller as starters
+from durable_mini.explore import Conflict, InTime, NothingLost, Scenario
+from durable_mini.figures import words
+from durable_mini.objects import DurableObject
+
+if TYPE_CHECKING:
+    from durable_mini.explore import Run
+    from durable_mini.trace import Event
+    from durable_mini.world import World
+
+A, B, C = "lease-a", "lease-b", "lease-c"
+GRANTS: Final = ((0, A, 300), (20, B, 1_500), (3_500, C, 300))
+POLLS: Final = (1_000, 2_000, 3_000, 4_000, 5_000)
+
+
+class Registry(DurableObject):
+    """Which objects have something to do: all that a poller can know, for nobody can list a namespace."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        self.sql = ctx.storage.sql
+        self.sql.exec("CREATE TABLE IF NOT EXISTS busy (name TEXT PRIMARY KEY)")
+
+    async def add(self, name: str) -> None:
+        """The object has something to do."""
+        self.sql.exec("INSERT OR IGNORE INTO busy VALUES (?)", name)
+
+    async def remove(self, name: str) -> None:
+        """It has nothing to do any more."""
+        self.sql.exec("DELETE FROM busy WHERE name = ?", name)
+
+    async def names(self) -> list[str]:
+        """The objects that have something to do."""
+        return [str(row.name) for row in self.sql.exec("SELECT name FROM busy ORDER BY name").toArray()]
+
+
+async def poll(world: World, cls: type) -> None:
+    """What a Worker's cron trigger does: read the registry, and wake what it lists."""
+    registry: Any = world.namespace(Registry)
+    ledgers: Any = world.namespace(cls)
+    for name in await _unless_faulty(world, registry.getByName("all").names()) or ():
+        await _unless_faulty(world, ledgers.getByName(name).wake())
+
+
+async def _unless_faulty(world: World, call: Awaitable[Any]) -> Any:
+    """What a call gives; None if it fails under a fault plan."""
+    try:
+        return await call
+    except Exception:
+        if not world.faults.plan:
+            raise
+        return None
+
+
+def _scenario(*grants: tuple[int, str, int], polls: tuple[int, ...] = POLLS) -> Any:
+    """Clients who grant, a poller, and a look at the object and the registry long afterwards."""
+
+    def made(cls: type) -> Scenario:
+        async def play(world: World) -> dict[str, Any]:
+            registry: Any = world.bind("REGISTRY", Registry)
+            ledgers: Any = world.namespace(cls)
+            for at, what in sorted([*((grant[0], grant) for grant in grants), *((at, None) for at in polls)]):
+                await world.run_until(max(world.start + at, world.now))
+                if what is None:
+                    await poll(world, cls)
+                else:
+                    await _unless_faulty(world, ledgers.getByName(OBJECT).grant(what[1], what[2]))
+            await world.run_for(1_000)
+            return {
+                "left": await _unless_faulty(world, ledgers.getByName(OBJECT).look()),
+                "listed": await _unless_faulty(world, registry.getByName("all").names()),
+            }
+
+        return Scenario(play, watch={LEASES: "SELECT * FROM leases ORDER BY 1"})
+
+    return made
+
+
+class NobodyForgotten:
+    """When the poller is done no lease is left: what is stored is found by way of the registry."""
+
+    name = "no object with leases is forgotten"
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if nothing is left; an object that could not be asked says nothing."""
+        left, listed = run.result["left"], run.result["listed"]
+        if not left:
+            return None
+        granted = [event for event in run.trace.events(kind="request.started") if event.detail.get("method") == "grant"]
+        names = f"lists {words.listed(listed)}" if listed else "lists nobody"
+        return Conflict(
+            f"{OBJECT} still holds {words.listed(left)}, long after the end, and the registry {names}: the poller "
+            "never finds it.",
+            (granted[-1] if left == [C] else granted[0], run.trace[-1]),
+        )
+
+
+class ListedWhileNeeded:
+    """The registry lists nobody who has nothing to do: the poller does not wake the idle for ever."""
+
+    name = "nobody is listed who has nothing to do"
+
+    def check(self, run: Run) -> Conflict | None:
+        """None if the registry is empty in the end."""
+        listed = run.result["listed"]
+        if run.result["left"] or not listed:
+            return None
+        woken = [event for event in run.trace.events(kind="request.replied") if event.detail.get("method") == "wake"]
+        return Conflict(
+            f"{words.listed(listed)} has no lease any more, and the registry still lists it: it is woken for nothing, "
+            "for ever.",
+            ((woken or [run.trace[-1]])[-1], run.trace[-1]),
+        )
+
+
+PROPERTIES: Final = (REVOKES, NobodyForgotten(), NothingLost("grant", "revoke", ttl=1), ListedWhileNeeded())
+CALM: Final = "three leases, and a poller that comes by every second"
+CRASH: Final = "a crash at every point, of the object and of the registry"
+LOSE: Final = "a call that fails before it begins, or whose reply is lost, at every point"
+
+PLANS: Final = (
+    Exploration(CALM, _scenario(*GRANTS), (*PROPERTIES, InTime("grant", "revoke", ttl=1, within_ms=1_200))),
+    Exploration(CRASH, _scenario(*GRANTS[:1]), PROPERTIES, ("crash",)),
+    Exploration(LOSE, _scenario(*GRANTS[:1]), PROPERTIES, ("infrastructure", "lose"), repeats=False),
+)
+
+
+def happy(answer: type) -> bool:
+    """One lease, one poll, and nothing goes wrong: it is revoked."""
+    return revoked(_scenario((0, A, 300), polls=(1_000,))(answer).run()) == {A}
+
+
+def _left(found: Findings, plan: str) -> list[str]:
+    run = found.run(plan)
+    return [] if run is None else run.result["left"] or []
+
+
+def _where(found: Findings, plan: str) -> str:
+    """The activity that was struck when a plan broke the answer, with its object: ``Registry/all/add#0``."""
+    run = found.run(plan)
+    fault = None if run is None or not run.plan else run.plan[0]
+    return "" if fault is None else f"{fault.object}/{fault.activity}"
+
+
+def _replied(found: Findings, method: str) -> Event | None:
+    replies = found.clean(CALM).events(kind="request.replied")
+    return next((event for event in replies if event.detail.get("method") == method), None)
+
+
+def _not_waited(found: Findings) -> bool:
+    """Whether grant() was answered before the registry was."""
+    granted, added = _replied(found, "grant"), _replied(found, "add")
+    return granted is not None and added is not None and granted.seq < added.seq
+
+
+CAUSES: Final = (
+    Cause(
+        "the object leaves the registry while it still has a lease",
+        lambda found: found.broken(CALM) == InTime.name,
+    ),
+    Cause(
+        "only the first grant tells the registry: after the object has left it once, nobody finds it again",
+        lambda found: found.broken(CALM) == NobodyForgotten.name and _left(found, CALM) == [C],
+    ),
+    Cause(
+        "the object never leaves the registry, and is woken for ever with nothing to do",
+        lambda found: found.broken(CALM) == ListedWhileNeeded.name,
+    ),
+    Cause(
+        "grant() does not wait for the registry: the row is there before anybody knows whether the object is listed",
+        lambda found: found.survives(CALM) and found.broke(CRASH) and _not_waited(found),
+    ),
+    Cause(
+        "the own row is written before the registry hears of it: a crash between the two loses the object",
+        lambda found: found.survives(CALM) and "/grant#" in _where(found, CRASH),
+    ),
+    Cause(
+        "the object leaves the registry before its work is done: a crash between the two loses it",
+        lambda found: found.survives(CALM) and any(one in _where(found, CRASH) for one in ("/wake#", "/remove#")),
+    ),
+    Cause(
+        "a registry that could not be reached is passed over, and the row is written all the same",
+        lambda found: found.survives(CALM) and "/add#" in _where(found, CRASH) + _where(found, LOSE),
+    ),
+)
+
+exercise = Exercise(
+    task=(
+        "This ledger has no alarm: every second a Worker wakes the objects that the registry lists. Nobody can list a "
+        "namespace, so an object that is missing there is never found. Change the class so that no crash loses it."
+    ),
+    plans=PLANS,
+    hints=(
+        "Two writes in two objects cannot be one. If a crash comes between them, which one may stand alone?",
+        (
+            "An entry in the registry without a row costs one call for nothing. A row without an entry is never found. "
+            "So the entry comes first and goes last."
+        ),
+        (
+            'In grant(): await self.env.REGISTRY.getByName("all").add(self.name), and the INSERT is the line after it. '
+            "In wake() the entry goes when the last row has gone."
+        ),
+    ),
+    solution=solutions,
+    start=starters.MyLedger,
+    happy=happy,
+    causes=CAUSES,
+)

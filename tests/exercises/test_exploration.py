@@ -1,0 +1,175 @@
+"""Plans that are explorations: the four outcomes, what repeats, and the run that a token stands for."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+import uuid
+from typing import Any
+
+import pytest
+
+from durable_mini import Date, DurableObject, fetch
+from durable_mini.exercises import Outcome
+from durable_mini.exercises.effect_first import exercise
+from durable_mini.exercises.exploration import OUTLIVES, POLLS
+from durable_mini.exercises.leases import scenario
+from durable_mini.exercises.solutions.effect_first import LeaseLedger
+from durable_mini.exercises.starters.effect_first import MyLedger
+from tests.exercises.answers import told
+
+Right: Any = LeaseLedger
+
+
+def test_a_right_answer_is_told_how_many_runs_were_tried_and_how_long_our_own_is() -> None:
+    report = exercise.check(LeaseLedger)
+    assert report.outcome is Outcome.RIGHT
+    assert report.runs > 30
+    assert f"{report.runs} runs were tried. Our own solution has {exercise.solution_lines} lines." in told(str(report))
+    assert report.token == ""
+    assert report.trace is None
+
+
+def test_a_wrong_answer_is_told_the_cause_and_the_story_and_has_a_trace_to_draw() -> None:
+    report = exercise.check(MyLedger)
+    assert report.outcome is Outcome.WRONG
+    text = told(str(report))
+    assert text.index("Cause: ") < text.index(told(report.story)) < text.index("alarm() starts")
+    assert report.trace is not None
+    assert len(report.trace.events(kind="fault.injected")) == 1
+
+
+def test_a_token_makes_the_failed_run_again() -> None:
+    report = exercise.check(MyLedger)
+    assert report.trace is not None
+    assert exercise.replay(MyLedger, report.token).trace.digest == report.trace.digest
+
+
+@pytest.mark.parametrize("token", ["", "9: @12345678", "no token"])
+def test_what_is_no_token_is_refused(token: str) -> None:
+    with pytest.raises(ValueError, match="expected the token of a report"):
+        exercise.replay(MyLedger, token)
+
+
+class NotYet(DurableObject):
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        raise NotImplementedError
+
+
+class NotYetInAlarm(Right):  # type: ignore[misc]
+    async def alarm(self) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("answer", [NotYet, NotYetInAlarm, "MyLedger", None])
+def test_what_is_not_written_yet_is_not_attempted(answer: Any) -> None:
+    report = exercise.check(answer)
+    assert report.outcome is Outcome.NOT_ATTEMPTED
+    assert exercise.task in told(str(report))
+
+
+def test_an_error_in_a_call_is_raised_with_its_place() -> None:
+    class Raises(Right):  # type: ignore[misc]
+        async def grant(self, lease_id: str, ttl_ms: int) -> None:
+            raise ZeroDivisionError(f"{lease_id} {ttl_ms}")
+
+    report = exercise.check(Raises)
+    assert report.outcome is Outcome.RAISED
+    assert "ZeroDivisionError: lease-a 300 (raised in Raises/tenant-42.grant() (grant, line" in told(str(report))
+
+
+def test_an_error_in_the_handler_is_raised_with_its_line() -> None:
+    class Raises(Right):  # type: ignore[misc]
+        async def alarm(self) -> None:
+            self.sql.exex("SELECT 1")
+
+    report = exercise.check(Raises)
+    assert report.outcome is Outcome.RAISED
+    assert "alarm() raised AttributeError: 'Sql' object has no attribute 'exex'" in told(str(report))
+    assert "did you mean exec?" in told(str(report))
+
+
+def test_a_method_that_is_missing_is_named() -> None:
+    class Nothing(DurableObject):
+        pass
+
+    report = exercise.check(Nothing)
+    assert report.outcome is Outcome.RAISED
+    assert 'does not implement the method "grant"' in told(str(report))
+
+
+def test_an_error_raised_on_purpose_belongs_to_the_story() -> None:
+    class GivesUp(Right):  # type: ignore[misc]
+        async def alarm(self) -> None:
+            raise RuntimeError("not today")
+
+    report = exercise.check(GivesUp)
+    assert report.outcome is Outcome.WRONG
+    assert "alarm() raised RuntimeError: not today (alarm, line " in report.story
+
+
+def test_calls_that_go_elsewhere_are_told_as_such() -> None:
+    class Elsewhere(Right):  # type: ignore[misc]
+        async def alarm(self) -> None:
+            await fetch("https://access.example/revoked", method="POST", json={"lease": "lease-a"})
+
+    report = exercise.check(Elsewhere)
+    assert report.outcome is Outcome.WRONG
+    assert "Expected: POST https://access.example/revoke." in report.story
+
+
+def test_an_answer_that_polls_is_told_so_and_the_check_ends() -> None:
+    class Polls(Right):  # type: ignore[misc]
+        async def ensure_alarm(self) -> None:
+            if self.sql.exec("SELECT COUNT(*) AS n FROM leases").one().n:
+                await self.ctx.storage.setAlarm(Date.now() + 7)
+
+    report = exercise.check(Polls)
+    assert report.outcome is Outcome.WRONG
+    assert report.label == POLLS
+
+
+def test_what_python_draws_is_the_same_in_every_run_and_the_callers_own_draws_go_on() -> None:
+    class Draws(Right):  # type: ignore[misc]
+        async def grant(self, lease_id: str, ttl_ms: int) -> None:
+            await super().grant(lease_id, ttl_ms)
+            drawn = [str(uuid.uuid4()), secrets.token_hex(4), random.random()]
+            self.ctx.storage.kv.put("drawn", drawn)
+            await fetch("https://access.example/log", method="POST", json={"drawn": drawn})
+
+    random.seed(5)
+    expected = random.Random(5).random()
+    one, other = (scenario(Draws, (0, "grant", ("lease-a", 300))).run() for _ in range(2))
+    assert one.trace.digest == other.trace.digest
+    assert random.random() == expected
+    assert uuid.uuid4() != uuid.uuid4()
+
+
+def test_an_answer_that_reads_the_machines_clock_is_told_that_nothing_can_be_said() -> None:
+    class RealTime(Right):  # type: ignore[misc]
+        async def grant(self, lease_id: str, ttl_ms: int) -> None:
+            await super().grant(lease_id, ttl_ms)
+            self.ctx.storage.kv.put("at", time.perf_counter_ns())
+            await fetch("https://access.example/revoke", method="POST", json={"lease": str(time.perf_counter_ns())})
+
+    report = exercise.check(RealTime)
+    assert report.outcome is Outcome.WRONG
+    assert report.label == OUTLIVES
+
+
+def test_what_a_class_keeps_in_its_attributes_is_gone_with_the_object_and_restored_after_the_check() -> None:
+    class Keeps(Right):  # type: ignore[misc]
+        seen: list[str] = []  # noqa: RUF012 - what is tested
+
+        async def grant(self, lease_id: str, ttl_ms: int) -> None:
+            self.seen.append(lease_id)
+            assert len(self.seen) <= 3
+            await super().grant(lease_id, ttl_ms)
+
+    assert exercise.check(Keeps).outcome is Outcome.RIGHT
+    assert Keeps.seen == []
+
+
+def test_the_starting_class_is_shown_as_text() -> None:
+    assert repr(exercise.starter()).startswith("class MyLedger(DurableObject):\n")

@@ -1,0 +1,197 @@
+"""The check of the poison row: who counts what, where and for whom is told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from durable_mini import Date, DurableObject, Error, fetch
+from durable_mini.exercises.poison_row import exercise
+from durable_mini.exercises.solutions.poison_row import LeaseLedger
+from durable_mini.exercises.starters.poison_row import MyLedger
+from tests.exercises.answers import assert_rejected, assert_right, told
+
+Right: Any = LeaseLedger
+DUE = "SELECT * FROM leases WHERE expire_at <= ? ORDER BY expire_at, id LIMIT 100"
+
+
+async def revoke(lease_id: str) -> None:
+    await fetch("https://access.example/revoke", method="POST", json={"lease": lease_id})
+
+
+class Ledger(Right):  # type: ignore[misc]
+    """The work of the solution in parts, to be changed one at a time."""
+
+    again_ms = 1_000
+
+    def count(self, lease: Any) -> int:
+        """Count a failure of ``lease``; how many there are now."""
+        self.sql.exec("UPDATE leases SET tries = tries + 1 WHERE id = ?", lease.id)
+        return int(lease.tries) + 1
+
+    def went_well(self, lease: Any) -> None:
+        self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+
+    def give_up(self, lease: Any) -> None:
+        self.sql.exec("INSERT OR IGNORE INTO dead VALUES (?)", lease.id)
+        self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec(DUE, Date.now()).toArray():
+            try:
+                await revoke(lease.id)
+            except Error:
+                if self.count(lease) >= 3:
+                    self.give_up(lease)
+                elif self.again_ms:
+                    again = Date.now() + self.again_ms
+                    self.sql.exec("UPDATE leases SET expire_at = ? WHERE id = ?", again, lease.id)
+            else:
+                self.went_well(lease)
+        await self.ensure_alarm()
+
+
+class CountsAfterwards(Ledger):
+    """Right as well: the failure is counted once it has happened."""
+
+
+class KeyValueLedger(DurableObject):
+    """Right as well: key-value storage, and what has failed has a place of its own."""
+
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        self.ctx.storage.kv.put(f"lease/{lease_id}", [Date.now() + ttl_ms, 0])
+        await self._arm()
+
+    async def _arm(self) -> None:
+        times = [row[0] for row in (await self.ctx.storage.list(prefix="lease/")).values()]
+        if times:
+            await self.ctx.storage.setAlarm(max(min(times), Date.now() + 1))
+
+    async def given_up(self) -> list[str]:
+        return [key.removeprefix("dead/") for key in await self.ctx.storage.list(prefix="dead/")]
+
+    async def alarm(self) -> None:
+        now = Date.now()
+        for key, (at, failures) in (await self.ctx.storage.list(prefix="lease/")).items():
+            if at > now:
+                continue
+            if failures == 3:
+                self.ctx.storage.kv.put(key.replace("lease/", "dead/"), True)
+                self.ctx.storage.kv.delete(key)
+                continue
+            self.ctx.storage.kv.put(key, [now + 2_000, failures + 1])
+            try:
+                await revoke(key.removeprefix("lease/"))
+            except Error:
+                continue
+            self.ctx.storage.kv.delete(key)
+        await self._arm()
+
+
+class NoCounter(Ledger):
+    def count(self, _lease: Any) -> int:
+        return 0
+
+
+class CountsInMemory(Ledger):
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        self.failures: dict[str, int] = {}
+
+    def count(self, lease: Any) -> int:
+        self.failures[lease.id] = self.failures.get(lease.id, 0) + 1
+        return self.failures[lease.id]
+
+
+class OneCounter(Ledger):
+    """A count of failures in a row, whoever failed."""
+
+    def count(self, _lease: Any) -> int:
+        failures: int = self.ctx.storage.kv.get("failures", 0) + 1
+        self.ctx.storage.kv.put("failures", failures)
+        return failures
+
+    def went_well(self, lease: Any) -> None:
+        super().went_well(lease)
+        self.ctx.storage.kv.put("failures", 0)
+
+
+class SuccessForgives(Ledger):
+    """A success sets the counts of all rows back."""
+
+    def went_well(self, lease: Any) -> None:
+        super().went_well(lease)
+        self.sql.exec("UPDATE leases SET tries = 0")
+
+
+class AtOnce(Ledger):
+    again_ms = 0
+
+
+class GivesUpAtOnce(Ledger):
+    def count(self, _lease: Any) -> int:
+        return 3
+
+
+class GivesUpTheLast(Ledger):
+    """Puts the row with the latest end aside, not the one that failed."""
+
+    def give_up(self, lease: Any) -> None:
+        self.sql.exec("INSERT OR IGNORE INTO dead VALUES (?)", self.ctx.storage.kv.get("last"))
+        self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        self.ctx.storage.kv.put("last", lease_id)
+        await super().grant(lease_id, ttl_ms)
+
+
+class CountsAndRaises(Ledger):
+    """Counts, and lets the error out."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec(DUE, Date.now()).toArray():
+            try:
+                await revoke(lease.id)
+            except Error:
+                if self.count(lease) < 3:
+                    raise
+                self.give_up(lease)
+            else:
+                self.went_well(lease)
+        await self.ensure_alarm()
+
+
+BEHIND = "an error in one row ends the run: the leases behind it wait"
+FORGIVEN = "one count for all rows, or one that any success sets back: each lease that goes well gives the bad one more"
+MUTANTS = [
+    (MyLedger, BEHIND),
+    (CountsAndRaises, BEHIND),
+    (NoCounter, "nobody counts the tries: the lease that always fails is tried without end"),
+    (CountsInMemory, "the tries are counted in memory, and a crash begins the count anew"),
+    (OneCounter, FORGIVEN),
+    (SuccessForgives, FORGIVEN),
+    (AtOnce, "a row that failed is tried again at once: all its tries are over before anything can have changed"),
+    (GivesUpAtOnce, "the first failure counts as the last: nothing is tried again"),
+    (GivesUpTheLast, "the wrong lease is given up: what failed and what is put aside are not the same row"),
+]
+
+
+@pytest.mark.parametrize("answer", [LeaseLedger, CountsAfterwards, KeyValueLedger])
+def test_right_answers_pass(answer: type) -> None:
+    assert_right(exercise, answer)
+
+
+@pytest.mark.parametrize(("answer", "label"), MUTANTS)
+def test_a_mutant_passes_the_naive_test_and_is_told_its_cause(answer: type, label: str) -> None:
+    assert_rejected(exercise, answer, label)
+
+
+def test_the_story_of_the_leases_behind_says_how_late_they_are() -> None:
+    assert told(exercise.check(MyLedger).story) == "lease-a was due at 300 ms, and its effect never took place."
+
+
+def test_the_story_of_a_count_that_a_crash_begins_anew_names_the_crash() -> None:
+    story = told(exercise.check(CountsInMemory).story)
+    assert story.startswith("lease-bad was tried 5 times, at ")
+    assert "Three are enough, and one more for the fault. What struck: " in story
