@@ -184,7 +184,7 @@ class Record:
         if instance.alive:
             number = self._alarm_runs
             self._alarm_runs += 1
-            if instance.points is not None and instance.points.alarm_fails(f"alarm#{number}"):
+            if instance.points is not None and instance.points.fails_to_start(f"alarm#{number}"):
                 lost = Outcome(retry=True, counts=False, message=f"Error: {errors.NETWORK_LOST}")
                 scheduler.finished(self.label, lost)
             else:
