@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import time
 from collections import Counter
 
 import pytest
@@ -26,6 +25,10 @@ def test_no_two_causes_share_a_label() -> None:
     labels = Counter(cause.label for exercise in EXERCISES.values() for cause in exercise.causes)
     assert [label for label, count in labels.items() if count > 1] == []
     assert not [label for label in labels if label.endswith(".")]
+
+
+MOST_RUNS = 60
+"""A learner waits for a check; it takes about 10 ms a run."""
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -54,8 +57,8 @@ def test_plans_have_names_of_their_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_our_own_solution_is_right_and_checked_in_little_time(name: str) -> None:
+def test_our_own_solution_is_right_and_few_runs_show_it(name: str) -> None:
     exercise = EXERCISES[name]
-    begun = time.process_time()
-    assert exercise.check(exercise.solution_class).outcome is Outcome.RIGHT
-    assert time.process_time() - begun < 1.5
+    report = exercise.check(exercise.solution_class)
+    assert report.outcome is Outcome.RIGHT
+    assert report.runs <= MOST_RUNS
