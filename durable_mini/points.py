@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from durable_mini import errors
 from durable_mini.errors import Error
 from durable_mini.faults import (
-    AT_ALARM,
     AT_CALL,
     AT_EFFECT,
     AT_TURN,
@@ -102,11 +101,14 @@ class Points:
 
     # -- activities as a whole ----------------------------------------------------------------------------
 
-    def fails_to_start(self, activity: str) -> bool:
-        """Whether a call, or a run of the alarm, fails before anything of it has run."""
+    def call_fails(self, activity: str) -> bool:
+        """Whether a call fails before anything of it has run."""
         point = Point(self._instance.label, activity)
-        offers = AT_ALARM[1:] if activity.startswith("alarm#") else AT_CALL  # a run is delayed when it comes due
-        return self._passes(point, offers) and self.strikes(point, INFRASTRUCTURE) is not None
+        return self._passes(point, AT_CALL) and self.strikes(point, INFRASTRUCTURE) is not None
+
+    def alarm_fails(self, activity: str) -> bool:
+        """Whether a run of the alarm fails before anything of it has run; its point was passed when it came due."""
+        return self.strikes(Point(self._instance.label, activity), INFRASTRUCTURE) is not None
 
     def raises(self, activity: str) -> Error | None:
         """What an activity raises at its end, when all its work is done."""

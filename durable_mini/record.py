@@ -138,7 +138,7 @@ class Record:
         self.seen_generation = self.database.generation
         for name, sql in self.realm.watch.items():
             try:
-                rows = [(self.slot.committed,)] if sql == STORED_ALARM else self.database.own(sql).fetchall()
+                rows = [(self.slot.committed,)] if sql == STORED_ALARM else self.database.watched(sql).fetchall()
             except errors.Error:
                 continue  # no such table yet
             seen = (len(rows), rows[:WATCHED_ROWS])
@@ -184,7 +184,7 @@ class Record:
         if instance.alive:
             number = self._alarm_runs
             self._alarm_runs += 1
-            if instance.points is not None and instance.points.fails_to_start(f"alarm#{number}"):
+            if instance.points is not None and instance.points.alarm_fails(f"alarm#{number}"):
                 lost = Outcome(retry=True, counts=False, message=f"Error: {errors.NETWORK_LOST}")
                 scheduler.finished(self.label, lost)
             else:

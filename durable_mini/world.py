@@ -443,7 +443,7 @@ class World:
     def _alarm_delayed(self, label: str) -> int:
         """By how many µs the fault plan delays an alarm that is due now."""
         point = Point(label, self._find(label).next_alarm)
-        if not self.faults.passes(self._loop.now, point, AT_ALARM[:1]):
+        if not self.faults.passes(self._loop.now, point, AT_ALARM):
             return 0
         fault = self.faults.strikes(point, (DELAY,))
         if fault is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import os
 import shutil
 import sqlite3
@@ -80,6 +81,45 @@ def test_a_world_goes_on_where_it_was(path: Path) -> None:
     other: Any = second.namespace(Counter).getByName("b")
     assert second.run_sync(other.add()) == [1, 1]
     closed(second)
+
+
+class Cascading(DurableObject):
+    """Its trigger runs when the runtime deletes a key, by way of a foreign key."""
+
+    async def make(self) -> None:
+        storage = self.ctx.storage
+        storage.sql.exec("PRAGMA foreign_keys = OFF")  # for as long as the instance lives
+        await storage.put("key", 1)
+        for sql in (
+            "CREATE TABLE child (key TEXT REFERENCES _cf_KV (key) ON DELETE CASCADE)",
+            "CREATE TABLE seen (at TEXT, drawn INTEGER)",
+            "CREATE TRIGGER noticed AFTER DELETE ON child BEGIN INSERT INTO seen VALUES (datetime(), random()); END",
+            "INSERT INTO child VALUES ('key')",
+        ):
+            storage.sql.exec(sql)
+
+    async def delete(self) -> None:
+        await self.ctx.storage.delete("key")
+
+    async def seen(self) -> list[Any]:
+        return [(row.at, row.drawn) for row in self.ctx.storage.sql.exec("SELECT * FROM seen")]
+
+
+def test_what_the_runtime_sets_off_before_any_sql_of_the_object_sees_the_worlds_time_and_seed(tmp_path: Path) -> None:
+    def life(path: Path) -> Any:
+        first = World(path=path)
+        first.run_sync(first.namespace(Cascading).getByName("a").make())
+        closed(first)
+        second = World(path=path)
+        stub: Any = second.namespace(Cascading).getByName("a")
+        second.run_sync(stub.delete())
+        seen = second.run_sync(stub.seen())
+        now = dt.datetime.fromtimestamp(second.now / 1_000, dt.UTC)
+        closed(second)
+        assert [at for at, _ in seen] == [f"{now:%Y-%m-%d %H:%M:%S}"]
+        return seen
+
+    assert life(tmp_path / "one") == life(tmp_path / "two")
 
 
 @pytest.mark.parametrize(("downtime", "fires"), [(2_000, 5_001), (59_000, 60_001)], ids=["still to come", "overdue"])

@@ -133,6 +133,9 @@ class Database:
         self.parked = False
         """Whether its file is closed for now; :meth:`reopen` it before use."""
 
+        self._guarded = False
+        """Whether SQL of a learner's has been, or may have been, in this database."""
+
         self._trusted = False
         self._switched: list[str] = []
         self._anew = count()
@@ -161,16 +164,23 @@ class Database:
             (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
         ):
             connection.setlimit(category, int(value))
-        # SQLite holds its callbacks where the collector of cycles cannot see them: none may lead back to the connection
-        me = weakref.ref(self)
-        functions.install(connection, lambda: _here(me)._now_ms(), lambda: _here(me)._unit())
         connection.execute("PRAGMA foreign_keys = ON")
         if self._reversed:
             connection.execute("PRAGMA reverse_unordered_selects = ON")
         self._most_pages = max(1, limits.database_bytes // PAGE_SIZE)
         connection.execute(f"PRAGMA max_page_count = {self._most_pages + CACHED_PAGES}")
-        connection.set_authorizer(guard.authorizer(lambda: _here(me)._trusted, self._switched.append))
+        # SQLite holds its callbacks where the collector of cycles cannot see them: none may lead back to the connection
+        me = weakref.ref(self)
         connection.set_progress_handler(lambda: _here(me)._interrupted(), INTERRUPT_CHECK_OPS)
+        if self._guarded:
+            self._guard()
+
+    def _guard(self) -> None:
+        """Put the world's functions and the guard in place, before the first SQL of a learner's; many never run any."""
+        self._guarded = True
+        me = weakref.ref(self)
+        functions.install(self.connection, lambda: _here(me)._now_ms(), lambda: _here(me)._unit())
+        self.connection.set_authorizer(guard.authorizer(lambda: _here(me)._trusted, self._switched.append))
 
     # -- statements -----------------------------------------------------------------------------
 
@@ -190,6 +200,8 @@ class Database:
         """Run a statement of a learner's, under guard; begins the turn's transaction if it writes."""
         if self.broken is not None:
             raise self.broken
+        if not self._guarded:
+            self._guard()
         if statement.writes and not self.in_transaction:
             self.begin()
         # with a text of its own it is prepared anew, and not found in Python's cache of statements
@@ -215,6 +227,12 @@ class Database:
             raise TypeError("exec(): a memoryview with gaps cannot be a parameter; pass bytes(view) instead.") from None
         except ValueError as error:
             raise errors.Error(f"exec(): the SQL text cannot be read ({error}).") from None
+
+    def watched(self, sql: str) -> sqlite3.Cursor:
+        """Run a query that the world watches; it may call the functions that a learner's may."""
+        if not self._guarded:
+            self._guard()
+        return self.own(sql)
 
     def translated(self, error: sqlite3.Error) -> errors.Error:
         """SQLite's error as the real runtime words it; breaks the database if it is critical."""
@@ -351,7 +369,10 @@ class Database:
 
     def has_table(self, name: str) -> bool:
         """Whether the runtime's table ``name`` exists."""
-        return self.own("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
+        tables = {table for (table,) in self.own("SELECT tbl_name FROM sqlite_master")}
+        if not self._guarded and not all(map(guard.reserved, tables)):
+            self._guard()  # an earlier process has run SQL of a learner's, and a trigger may be set off by ours
+        return name in tables
 
     def wipe(self) -> None:
         """Remove everything: a new, empty database takes the place of the old one."""

@@ -102,6 +102,7 @@ class Folder:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
+        self._class_folders: dict[str, Path] = {}
 
     # -- the world ----------------------------------------------------------------------------------
 
@@ -261,7 +262,12 @@ class Folder:
         """Where an object's file is, or would be."""
         if not re.fullmatch("[0-9a-f]{64}", digits):
             raise ValueError(f"{digits!r} are not the 64 digits of an id.")
-        return self.path / folder_of(class_name) / f"{digits}.sqlite"
+        return self._class_folder(class_name) / f"{digits}.sqlite"
+
+    def _class_folder(self, class_name: str) -> Path:
+        if class_name not in self._class_folders:  # kept, for pathlib takes its time to put a path together
+            self._class_folders[class_name] = self.path / folder_of(class_name)
+        return self._class_folders[class_name]
 
     def connect(self, class_name: str, digits: str, label: str) -> sqlite3.Connection:
         """The object's own connection: every commit is on the disk, and the file locked until it is closed.
@@ -272,11 +278,12 @@ class Folder:
         """
         what = f"{label} cannot be opened"
         file = self.file_of(class_name, digits)
+        folder = self._class_folder(class_name)
         self._in_place(what)
         try:
-            _make_folder(file.parent)
+            _make_folder(folder)
         except OSError as error:
-            raise errors.Error(causes.sentence(what, file.parent, error)) from None
+            raise errors.Error(causes.sentence(what, folder, error)) from None
         try:
             if not file.exists() and (aside := _aside(file)).exists():  # killed while it was left
                 aside.rename(file)
@@ -336,9 +343,8 @@ def _opening(file: Path) -> Iterator[sqlite3.Connection]:
     try:
         # set before the first look, it needs no shared memory: no -shm file, two descriptors a database
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if odd_size % _number(connection, "PRAGMA page_size"):
+        connection.execute("PRAGMA synchronous = FULL")  # this is the first look: it reads the names of the tables
+        if odd_size and odd_size % _number(connection, "PRAGMA page_size"):
             raise sqlite3.DatabaseError("it ends within a page")
         yield connection
     except BaseException:

@@ -158,8 +158,12 @@ def authorizer(trusted: Callable[[], bool], switched: Callable[[str], None]) -> 
 
 def free(name: str | None) -> bool:
     """Whether a learner may use this name: those of the runtime, and the raw pages, are none of theirs."""
-    lower = (name or "").lower()
-    return not lower.startswith(RESERVED_PREFIX) and lower != "sqlite_dbpage"
+    return not reserved(name or "") and (name or "").lower() != "sqlite_dbpage"
+
+
+def reserved(name: str) -> bool:
+    """Whether only the runtime uses this name."""
+    return name.lower().startswith(RESERVED_PREFIX)
 
 
 _LOOKS_AT_ROWS: Final = frozenset({sqlite3.SQLITE_READ, sqlite3.SQLITE_UPDATE})
