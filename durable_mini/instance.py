@@ -397,7 +397,7 @@ class Instance:
         self.loop.depth = call.depth
         named = self.loop.trace is not None or self.realm.faults is not None
         activity = call.activity = self.doing = self.record.activity(call.method) if named else call.method
-        if self.points is not None and self.points.fails_to_start(activity):
+        if self.points is not None and self.points.call_fails(activity):
             self.fail_call(call, Error(errors.NETWORK_LOST, retryable=True))
             return
         try:

@@ -412,12 +412,11 @@ def test_a_delay_strikes_once_though_the_alarm_comes_due_twice() -> None:
     assert len(struck(world)) == 1
 
 
-def test_an_alarm_can_be_delayed_when_it_comes_due_and_the_rest_can_happen_to_it_when_it_starts(make: Make) -> None:
-    world = make(alarm_lateness_ms=3)
+def test_the_point_of_a_run_is_passed_once_and_offers_what_can_happen_to_an_alarm(make: Make) -> None:
+    world = make()
     armed(world)
     points = [passed for passed in world.faults.passed if passed.point.here == "alarm#0"]
-    assert [passed.offers for passed in points] == [AT_ALARM[:1], AT_ALARM[1:]]
-    assert points[1].t - points[0].t == 3_000
+    assert [passed.offers for passed in points] == [AT_ALARM]
 
 
 # -- calls as a whole --------------------------------------------------------------------------------------
@@ -807,8 +806,7 @@ def test_points_come_in_the_order_of_a_run_and_say_what_may_happen_there() -> No
         (5, "go#0/effect#0", AT_EFFECT),
         (5, "go#0/turn#1", AT_TURN[:1]),
         (25, "go#0/turn#2", AT_TURN),
-        (75, "alarm#0", AT_ALARM[:1]),
-        (75, "alarm#0", AT_ALARM[1:]),
+        (75, "alarm#0", AT_ALARM),
         (75, "alarm#0/effect#0", AT_EFFECT),
         (75, "alarm#0/turn#0", AT_TURN[:1]),
         (95, "alarm#0/turn#1", AT_TURN),
