@@ -178,6 +178,8 @@ class Database:
     def _guard(self) -> None:
         """Put the world's functions and the guard in place, before the first SQL of a learner's; many never run any."""
         self._guarded = True
+        self._own.close()  # a statement of ours that is half read would keep functions from being changed
+        self._own = self.connection.cursor()
         me = weakref.ref(self)
         functions.install(self.connection, lambda: _here(me)._now_ms(), lambda: _here(me)._unit())
         self.connection.set_authorizer(guard.authorizer(lambda: _here(me)._trusted, self._switched.append))
