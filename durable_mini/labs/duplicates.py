@@ -44,7 +44,7 @@ FAILED_AFTER: Final = "500, yet charged"
 LOST: Final = "nothing: answer lost"
 REFUSED: Final = "nothing: refused"
 
-PAID: Final = "paid"
+CHARGED: Final = "charged"
 REJECTED: Final = "declined"
 OPEN: Final = "open"
 GONE: Final = "gone"
@@ -52,6 +52,9 @@ GONE: Final = "gone"
 
 ORDERS: Final = ("order-1", "order-2", "order-3")
 CENTS: Final = 500
+DUE_MS: Final = 200
+"""How long after it was placed an order is due; as recorded."""
+
 RETRY_MS: Final = 2_650
 """A first retry comes 2 to 2.5 s after the failure."""
 
@@ -81,11 +84,10 @@ class OrderLedger(DurableObject):
         if soonest is not None and (current is None or soonest < current):
             await self.ctx.storage.setAlarm(soonest)
 
-    async def place(self, order_id: str, cents: int, in_ms: int) -> None:
-        """Take an order whose card is to be charged ``in_ms`` from now."""
-        self.sql.exec(
-            "INSERT OR IGNORE INTO orders (id, cents, due_at) VALUES (?, ?, ?)", order_id, cents, Date.now() + in_ms
-        )
+    async def order(self, order_id: str, cents: int) -> None:
+        """Take an order whose card is to be charged a little later."""
+        row = (order_id, cents, Date.now() + DUE_MS)
+        self.sql.exec("INSERT OR IGNORE INTO orders (id, cents, due_at) VALUES (?, ?, ?)", *row)
         await self.ensure_alarm()
 
     async def alarm(self, alarm_info: Any) -> None:
@@ -98,7 +100,7 @@ class OrderLedger(DurableObject):
     async def settle(self, order: Any, _alarm_info: Any) -> None:
         """Charge an order and mark it."""
         await self.charge(order)
-        self.mark(order, PAID)
+        self.mark(order, CHARGED)
 
     async def charge(self, order: Any, key: str | None = None) -> Any:
         """Ask the outside world for the money; a status such as 402 raises nothing."""
@@ -114,7 +116,7 @@ class OrderLedger(DurableObject):
         if answer.status == DECLINED_STATUS:
             self.mark(order, REJECTED)
         elif answer.ok:
-            self.mark(order, PAID)
+            self.mark(order, CHARGED)
         else:
             raise Error(f"{HOST} answered {answer.status}")
 
@@ -123,7 +125,7 @@ class _MarkFirst(OrderLedger):
     """The two lines swapped."""
 
     async def settle(self, order: Any, _alarm_info: Any) -> None:
-        self.mark(order, PAID)
+        self.mark(order, CHARGED)
         await self.charge(order)
 
 
@@ -133,7 +135,7 @@ class _NotOnRetry(OrderLedger):
     async def settle(self, order: Any, alarm_info: Any) -> None:
         if not alarm_info.isRetry:
             await self.charge(order)
-        self.mark(order, PAID)
+        self.mark(order, CHARGED)
 
 
 class _DeleteAlarm(OrderLedger):
@@ -142,7 +144,7 @@ class _DeleteAlarm(OrderLedger):
     async def settle(self, order: Any, _alarm_info: Any) -> None:
         await self.ctx.storage.deleteAlarm()
         await self.charge(order)
-        self.mark(order, PAID)
+        self.mark(order, CHARGED)
 
 
 class _StatusRead(OrderLedger):
@@ -202,14 +204,14 @@ def _services(values: Values) -> Mapping[str, Service]:
 def _scenario(run: Run) -> None:
     values = run.values
     for order in ORDERS[: int(values["orders"])]:
-        run.at(0, "place", order, CENTS, values["due"])
+        run.at(0, "order", order, CENTS)
     run.play(_horizon_ms(values, run.plan))
 
 
 def _horizon_ms(values: Values, plan: FaultPlan) -> int:
     if values["horizon"]:
         return int(values["horizon"])
-    longest = int(values["due"]) + 60 * int(values["orders"]) + 100
+    longest = DUE_MS + 60 * int(values["orders"]) + 100
     longest = max([longest, *(int(fault.at_ms + fault.ms) + 100 for fault in plan)])
     failures = sum(not fault.what.startswith(RESTART) for fault in plan) + (values["answer"] not in (OK, DECLINED))
     longest += RETRY_MS * min(failures, 2)
@@ -314,15 +316,15 @@ def _judged(outcome: Outcome, one: _Settled) -> Verdict:
         return Verdict("neutral", f"{order} was not placed: its client was told of an error")
     if times > 1:
         return Verdict("bad", f"{order} charged {_times(times)}", _applied(outcome, one.charged[-1]))
-    if times == 0 and state in (PAID, GONE):
-        what = "marked as paid" if state == PAID else "crossed off"
+    if times == 0 and state in (CHARGED, GONE):
+        what = "marked as charged" if state == CHARGED else "crossed off"
         but = "though declined" if one.declined else "though never charged"
         return Verdict("bad", f"{order} {what} {but}", _changed(outcome, one))
     if times == 1 and state == REJECTED:
         return Verdict("bad", f"{order} charged, and marked as declined", _changed(outcome, one))
     if state == REJECTED and not one.declined:
         return Verdict("bad", f"{order} marked as declined, which {HOST} never said", _changed(outcome, one))
-    if state in (PAID, REJECTED, GONE):
+    if state in (CHARGED, REJECTED, GONE):
         return Verdict("good", "", _changed(outcome, one))
     if times == 1 and state is None:
         return Verdict("good", "", _applied(outcome, one.charged[-1]))
@@ -343,8 +345,8 @@ def _all_well(outcome: Outcome, orders: list[_Settled]) -> Verdict:
     told = f"{which} charged once"
     if declined:
         told = f"{words.listed([one.order for one in declined])} declined, every other order charged once"
-    elif all(one.state == PAID for one in orders):
-        told += ", and marked as paid"
+    elif all(one.state == CHARGED for one in orders):
+        told += ", and the books say so"
     return Verdict("good", told + (": the key was known" if asked_again else ""), at)
 
 
@@ -512,13 +514,12 @@ def _came_of(entry: Entry | None, *, again: bool) -> str:
 
 def _landmarks(outcome: Outcome) -> list[Landmark]:
     """When the orders are due, what the service did that was no charge, and what is true when the run ends."""
-    placed = outcome.trace.events(kind="request.sent")
+    orders = list(outcome.once(_placed))
     found = []
-    if placed:
-        due = placed[0].t + int(outcome.values["due"]) * 1000
-        several = len(outcome.once(_placed)) > 1
+    for armed in outcome.trace.events(kind="alarm.set")[:1]:
+        due = words.relative_us(armed.detail.get("scheduledTime"), outcome.trace.start_ms) or 0
         if due <= outcome.until_us:
-            told = f"{len(placed)} orders are due" if several else "order-1 is due"
+            told = f"{len(orders)} orders are due" if len(orders) > 1 else f"{words.listed(orders)} is due"
             found.append(Landmark(due, "orders", told, told))
     for entry in outcome.ledger(HOST):
         if not entry.applied:
@@ -534,8 +535,8 @@ def _landmarks(outcome: Outcome) -> list[Landmark]:
 # -- what was recorded --------------------------------------------------------------------------------------
 
 _NO_RECORDING: Final = (
-    "no recording for these settings; there are some of one order that is due after 200 ms, with each of the service's "
-    "answers but refused, and with the process dying once the charge is answered"
+    "no recording for these settings; there are some of one order, with and without a stored key: of a lost answer, of "
+    "a 500 that charged, and of a process that dies once answered; and of a 402 that nobody looks at"
 )
 
 _PAYMENTS: Final = "s37_payment"
@@ -561,7 +562,7 @@ def _program(values: Values, plan: FaultPlan) -> tuple[str, str]:
     """The recorded program and its object that did the same; empty if none did."""
     policy, answer = str(values["policy"]), str(values["answer"])
     keyed = policy == STORED_KEY
-    if values["orders"] != 1 or values["due"] != 200 or (keyed and not values["honours_keys"]):
+    if values["orders"] != 1 or (keyed and not values["honours_keys"]):
         return "", ""
     if len(plan) == 1 and _is_death_once_answered(plan[0]) and answer == OK:
         return _PAYMENTS_KILLED, {CHARGE_FIRST: "noKey", STATUS_READ: "noKey", STORED_KEY: "key"}.get(policy, "")
@@ -600,11 +601,11 @@ def _where(name: str, label: str, crash: str, help_: str, more: str = "") -> Fau
         label,
         (
             ("nowhere", ""),
-            ("before the charge leaves", f"{effect}: {crash} before{more}"),
-            ("once it has taken effect", f"{effect}: {crash} once applied{more}"),
-            ("once it is answered", f"{effect}: {crash} once answered{more}"),
-            ("before the commit that follows", f"{turn}: {crash} before commit{more}"),
-            ("after the commit that follows", f"{turn}: {crash} after commit{more}"),
+            ("before the call leaves", f"{effect}: {crash} before{more}"),
+            ("once it took effect", f"{effect}: {crash} once applied{more}"),
+            ("once answered", f"{effect}: {crash} once answered{more}"),
+            ("before the commit", f"{turn}: {crash} before commit{more}"),
+            ("after the commit", f"{turn}: {crash} after commit{more}"),
         ),
         help_,
     )
@@ -620,16 +621,15 @@ lab: Final = Lab(
         Toggle("honours_keys", "honours keys", default=True,
                help="a call with an Idempotency-Key that has taken effect before is answered 200 and charges nothing"),
         Slider("orders", "orders", 1, (1, 2, 3), unit="", more=True, help="how many orders are due at the same moment"),
-        Slider("due", "due after", 200, (50, 100, 200, 300, 500, 1_000, 2_000), more=True,
-               help="when the card is to be charged; the orders are placed at 0 ms"),
         Slider("horizon", "run until", 0, (0, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 40_000, 80_000, 200_000),
                off="automatic", more=True, help="how long the world runs"),
     ),
     faults=(
         _where("death", "the process dies", "restart",
-               f"it is killed in the first run, and back after {words.whole_ms(AWAY_MS * 1000)}",
+               f"around the first charge of the first run; it is back after {words.whole_ms(AWAY_MS * 1000)}",
                f", away for {AWAY_MS} ms"),
-        _where("crash", "the object crashes", "crash", "its memory goes, in the first run; the process lives on"),
+        _where("crash", "the object crashes", "crash",
+               "around the first charge of the first run: its memory goes, the process lives on"),
         FaultButton("raise", "raise once answered", "{object}/alarm#0/effect#0: raise after",
                     "the handler of the first run raises when the charge has been answered"),
     ),
@@ -638,11 +638,11 @@ lab: Final = Lab(
     scenario=_scenario,
     judge=_verdict,
     tell=_story,
-    operations={"place": "place"},
+    operations={"order": "order"},
     object_name="tenant-42",
     services=_services,
     watch={"orders": "SELECT id, state FROM orders ORDER BY id"},
-    phrases={"place": "place {0}, {1} cents, due in {2} ms"},
+    phrases={"order": "{0}, {1} cents"},
     landmarks=_landmarks,
     recording=_recorded,
 )  # fmt: skip

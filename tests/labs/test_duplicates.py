@@ -36,12 +36,12 @@ POLICIES: Final = (CHARGE_FIRST, MARK_FIRST, NOT_ON_RETRY, DELETE_ALARM, STATUS_
 ANSWERS: Final = (OK, DECLINED, FAILED, FAILED_AFTER, LOST, REFUSED)
 
 VERDICTS: Final = {
-    "1": "✓ order-1 charged once, and marked as paid",
-    "k": "✓ order-1 charged once, and marked as paid: the key was known",
+    "1": "✓ order-1 charged once, and the books say so",
+    "k": "✓ order-1 charged once, and the books say so: the key was known",
     "d": "✓ order-1 declined, marked as declined, and not charged",
     "2": "✕ order-1 charged twice",
-    "0": "✕ order-1 marked as paid though never charged",
-    "D": "✕ order-1 marked as paid though declined",
+    "0": "✕ order-1 marked as charged though never charged",
+    "D": "✕ order-1 marked as charged though declined",
     "o": "✕ order-1 charged once, and its row still says open for ever: nothing is armed",
     "n": "✕ order-1 not charged, and its row says open for ever: nothing is armed",
 }
@@ -142,25 +142,25 @@ def test_a_new_key_a_run_is_another_one_each_time() -> None:
             {}, f"{EFFECT}: restart once answered, away for 1000 ms",
             (
                 "alarm#0 charged order-1 at 211 ms; at 221 ms the process died. alarm#1 (isRetry false) charged "
-                "order-1 again at 1 232 ms and marked it as paid at 1 242 ms."
+                "order-1 again at 1 232 ms and marked it as charged at 1 242 ms."
             ),
         ),
         (
             {}, f"{EFFECT}: crash once applied",
             (
                 "alarm#0 charged order-1 at 211 ms; at 211 ms the object crashed. alarm#1 (isRetry false) charged "
-                "order-1 again at 2 513 ms and marked it as paid at 2 523 ms."
+                "order-1 again at 2 513 ms and marked it as charged at 2 523 ms."
             ),
         ),
         (
             {"policy": MARK_FIRST}, f"{EFFECT}: restart before, away for 1000 ms",
-            "alarm#0 marked order-1 as paid at 201 ms; at 201 ms the process died.",
+            "alarm#0 marked order-1 as charged at 201 ms; at 201 ms the process died.",
         ),
         (
             {"policy": NOT_ON_RETRY, "answer": REFUSED}, "",
             (
                 "alarm#0 called pay.example for order-1 (refused, nothing charged); it raised at 211 ms (Network "
-                "connection lost). alarm#1 (isRetry true) marked order-1 as paid at 2 503 ms."
+                "connection lost). alarm#1 (isRetry true) marked order-1 as charged at 2 503 ms."
             ),
         ),
         (
@@ -172,32 +172,32 @@ def test_a_new_key_a_run_is_another_one_each_time() -> None:
         ),
         (
             {"answer": DECLINED}, "",
-            "alarm#0 was answered 402 for order-1 (nothing charged) and marked it as paid at 221 ms.",
+            "alarm#0 was answered 402 for order-1 (nothing charged) and marked it as charged at 221 ms.",
         ),
         (
             {"policy": STORED_KEY, "answer": FAILED_AFTER}, "",
             (
                 "alarm#0 charged order-1 at 211 ms (and was answered 500); it raised at 221 ms (pay.example answered "
                 "500). alarm#1 (isRetry true) sent the key of order-1 again (known at 2 523 ms, nothing charged) and "
-                "marked it as paid at 2 533 ms."
+                "marked it as charged at 2 533 ms."
             ),
         ),
         (
             {}, f"{EFFECT}: crash before",
             (
                 "alarm#0 sent nothing; at 201 ms the object crashed. alarm#1 (isRetry false) charged order-1 at "
-                "2 503 ms and marked it as paid at 2 513 ms."
+                "2 503 ms and marked it as charged at 2 513 ms."
             ),
         ),
         (
             {}, f"at 50 ms: evict {OBJECT}",
-            "alarm#0 charged order-1 at 211 ms and marked it as paid at 221 ms.",
+            "alarm#0 charged order-1 at 211 ms and marked it as charged at 221 ms.",
         ),
         (
             {}, f"at 210 ms: evict {OBJECT}",
             (
-                "alarm#0 charged order-1 at 211 ms and marked it as paid at 221 ms. The evict at 210 ms did nothing: "
-                "the object was busy with a run of alarm()."
+                "alarm#0 charged order-1 at 211 ms and marked it as charged at 221 ms. The evict at 210 ms did "
+                "nothing: the object was busy with a run of alarm()."
             ),
         ),
     ],
@@ -210,7 +210,7 @@ def test_of_several_orders_the_story_is_that_of_the_verdict() -> None:
     outcome = lab.outcome(orders=3, faults=f"{OBJECT}/alarm#0/effect#1: crash once applied")
     assert said(outcome) == "✕ order-2 charged twice"
     assert "alarm#0 charged order-2 at 231 ms; at 231 ms the object crashed" in story(outcome)
-    assert said(lab.outcome(orders=3)) == "✓ each of 3 orders charged once, and marked as paid"
+    assert said(lab.outcome(orders=3)) == "✓ each of 3 orders charged once, and the books say so"
     assert said(lab.outcome(orders=2, policy=STATUS_READ, answer=DECLINED)) == (
         "✓ each of 2 orders declined, marked as declined, and not charged"
     )
@@ -219,9 +219,8 @@ def test_of_several_orders_the_story_is_that_of_the_verdict() -> None:
 def test_a_run_that_is_cut_off_is_no_failure() -> None:
     outcome = lab.outcome(answer=LOST, horizon=1_000)
     assert said(outcome) == "○ order-1 charged once, and its row still says open when the run ends"
-    assert (
-        said(lab.outcome(due=2_000, horizon=1_000)) == "○ order-1 not charged, and its row says open when the run ends"
-    )
+    refused = lab.outcome(answer=REFUSED, horizon=1_000)
+    assert said(refused) == "○ order-1 not charged, and its row says open when the run ends"
 
 
 def test_an_order_that_was_not_taken() -> None:
@@ -241,11 +240,11 @@ def test_the_two_choices_know_what_is_in_the_plan() -> None:
     assert isinstance(death, FaultChoice)
     assert isinstance(crash, FaultChoice)
     outcome = lab.outcome()
-    plan = lab.press("death", FaultPlan(), 0, outcome, "once it is answered")
-    plan = lab.press("crash", plan, 0, outcome, "after the commit that follows")
+    plan = lab.press("death", FaultPlan(), 0, outcome, "once answered")
+    plan = lab.press("crash", plan, 0, outcome, "after the commit")
     moment = lab.moment(lab.outcome(faults=plan), 0)
     assert (death.chosen(plan, moment), crash.chosen(plan, moment)) == (
-        "once it is answered", "after the commit that follows",
+        "once answered", "after the commit",
     )  # fmt: skip
     assert len(lab.press("death", plan, 0, outcome, "nowhere")) == 1
 
@@ -256,11 +255,11 @@ def test_what_the_service_did_is_on_the_timeline() -> None:
     assert labels == [
         "order-1 is due",
         "key known: order-1 not charged again",
-        "the run ends: order-1 was charged once, its row says paid",
+        "the run ends: order-1 was charged once, its row says charged",
     ]
     declined = [one.label for one in lab.landmarks(lab.outcome(answer=DECLINED))]
     assert declined[1:] == [
-        "402: order-1 not charged", "the run ends: order-1 was charged never, its row says paid",
+        "402: order-1 not charged", "the run ends: order-1 was charged never, its row says charged",
     ]  # fmt: skip
     assert lab.landmarks(lab.outcome(orders=2))[0].label == "2 orders are due"
 
@@ -315,7 +314,6 @@ def test_the_recording_did_the_same(policy: str, answer: str, plan: str, object:
     "settings",
     [
         {"orders": 2},
-        {"due": 300},
         {"answer": REFUSED},
         {"policy": MARK_FIRST},
         {"policy": STORED_KEY, "answer": LOST, "honours_keys": False},
@@ -332,7 +330,7 @@ def test_where_there_is_no_recording_a_sentence_says_so(settings: dict[str, Any]
 
 
 class Mine(OrderLedger):
-    """Deletes what is paid, and knows no states."""
+    """Deletes what is charged, and knows no states."""
 
     def __init__(self, ctx: Any, env: Any) -> None:
         DurableObject.__init__(self, ctx, env)
@@ -346,7 +344,7 @@ class Mine(OrderLedger):
         self.sql.exec("DELETE FROM orders WHERE id = ?", order.id)
 
 
-def test_a_class_that_deletes_what_is_paid() -> None:
+def test_a_class_that_deletes_what_is_charged() -> None:
     mine = lab(cls=Mine)
     assert said(mine.outcome(), mine) == "✓ order-1 charged once"
     assert said(mine.outcome(answer=LOST), mine) == "✕ order-1 charged twice"
@@ -359,9 +357,9 @@ def test_a_class_that_deletes_what_is_paid() -> None:
 class NoTable(DurableObject):
     """Keeps its order in key-value storage."""
 
-    async def place(self, order_id: str, cents: int, in_ms: int) -> None:
+    async def order(self, order_id: str, cents: int) -> None:
         self.ctx.storage.kv.put("order", [order_id, cents])
-        await self.ctx.storage.setAlarm(10**12 * 2 + in_ms)
+        await self.ctx.storage.setAlarm(2 * 10**12)
 
     async def alarm(self) -> None:
         order_id, cents = self.ctx.storage.kv.get("order")
@@ -371,7 +369,7 @@ class NoTable(DurableObject):
 class AtOnce(NoTable):
     """Charges when the order is placed."""
 
-    async def place(self, order_id: str, cents: int, _in_ms: int) -> None:
+    async def order(self, order_id: str, cents: int) -> None:
         await self.pay(order_id, cents)
 
     async def pay(self, order_id: str, cents: int) -> None:
@@ -445,10 +443,10 @@ def test_many_runs_are_not_all_told() -> None:
 
 def test_a_missing_operation_is_named() -> None:
     class Other(DurableObject):
-        async def order(self, order_id: str) -> None:
+        async def place(self, order_id: str) -> None:
             """Nothing."""
 
-    with pytest.raises(TypeError, match="Other has no method 'place', which the lab needs to place"):
+    with pytest.raises(TypeError, match="Other has no method 'order', which the lab needs to order"):
         lab(cls=Other)
 
 
