@@ -89,7 +89,7 @@ def test_the_chart_stands_under_the_timeline_and_fits(first_lab: Locator, page: 
         page.get_by_role("menuitem", name="Settings", exact=True).click()
         page.locator('.lm-Menu-item:has-text("Theme")').first.hover()
         page.locator('.lm-Menu-item:has-text("JupyterLab Dark")').first.click()
-        page.locator('body[data-jp-theme-light="false"]').wait_for()
+        page.locator('body[data-jp-theme-light="false"]').wait_for(state="attached")
     chart = first_lab.locator("svg[aria-label^='Every run of alarm()']")
     expect(chart).to_be_visible()
     box, around = chart.bounding_box(), first_lab.bounding_box()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from durable_mini import Date, DurableObject, FaultPlan, fetch
-from durable_mini.exercises.retries import looked_at
+from durable_mini.exercises.retries import looked_at, not_raised, waiting
+from durable_mini.figures import state_at
 from durable_mini.labs.display import plain, static
 from durable_mini.labs.lab import Outcome
 from durable_mini.labs.picture import picture
@@ -377,7 +378,11 @@ def test_the_lab_in_words_and_as_a_picture() -> None:
     assert static(lab, outcome).startswith("<svg")
 
 
-def test_the_question_is_answered_as_the_lab_says() -> None:
+def test_the_questions_are_answered_as_the_lab_says() -> None:
     asked = lab.outcome(visitor=LOOK)
     assert looked_at.answer == "b"
     assert "lease-a was revoked at" in story(asked)
+    waits = state_at(asked.trace, 60_000_000)
+    assert waiting.answer == "c"
+    assert waits["alarm"].startswith("overdue 59\u00a0700\u00a0ms; retry in ")
+    assert not_raised.answer == "b"  # as in test_a_row_that_is_deleted_without_being_revoked_is_told
