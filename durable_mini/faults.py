@@ -108,10 +108,6 @@ def _exact(ms: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _is_count(number: object) -> bool:
-    return type(number) is int and number >= 0
-
-
 def _span(ms: object, what: str) -> float:
     if isinstance(ms, bool) or not isinstance(ms, (int, float)):
         raise TypeError(f"{what} takes a number of milliseconds, not {type(ms).__name__}.")
@@ -216,7 +212,7 @@ class Fault(NamedTuple):
                 raise TypeError(f"A fault names {names} as traces do, such as {example!r}, not {errors.shown(text)}.")
         labelled = not self.object or re.fullmatch(_OBJECT, self.object, re.DOTALL)
         placed = not self.activity or (self.object and re.fullmatch(_DOING, self.activity))
-        if not labelled or not placed or not _is_count(self.number):
+        if not labelled or not placed or type(self.number) is not int or self.number < 0:
             raise ValueError(f"{str(self)!r} is no fault; {_EXPECTED}")
         if not self._fits():
             possible = ", ".join(_FOR_INSTANCE.get(what, what) for what in self._possible)

@@ -271,8 +271,7 @@ class ServiceAtWork:
             self._effects += 1
             self._applied.add(key)
         if answered is not None:
-            if body is None:
-                body = self.service.usual.body
+            body = self.service.usual.body if body is None else body
             if body is None:
                 body = {"effects": self._effects, "replayed": replayed}
             call.response = Response.json(body, status=answered)

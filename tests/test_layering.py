@@ -19,7 +19,7 @@ import durable_mini
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "durable_mini"
 FLOORS = [
-    {"learner", "errors", "limits"},
+    {"learner", "errors", "limits", "printed"},
     {"trace", "draws", "faults", "promise", "task", "loop"},
     {"clock", "values", "gates"},
     {"console", "combine"},

@@ -20,6 +20,7 @@ from durable_mini.exercises.report import Line, Outcome, Report, Told
 from durable_mini.explore import replay
 from durable_mini.figures import findings
 from durable_mini.labs.interrupted import told_briefly
+from durable_mini.printed import captured
 
 if TYPE_CHECKING:
     from durable_mini.explore import Run
@@ -110,7 +111,12 @@ class Exercise:
         lines: list[Line] = []
         for plan in self.plans:
             try:
-                with told_briefly(answer.__name__), _unawaited() as forgotten, isolated(answer) as cls:
+                with (
+                    told_briefly(answer.__name__),
+                    _unawaited() as forgotten,
+                    isolated(answer) as cls,
+                    captured() as printed,
+                ):
                     line = plan.try_on(cls)
             except NotImplementedError:
                 return Report(Outcome.NOT_ATTEMPTED, f"Not attempted yet. {self.task}")
@@ -122,7 +128,7 @@ class Exercise:
                 line = Line(plan.name, told, None, raised=True)
             if line.story is not None:
                 line = replace(line, story=" ".join([*forgotten, line.story]))
-            lines.append(line)
+            lines.append(line if line.printed else replace(line, printed=printed.lines))
             if line.raised:
                 return Report(Outcome.RAISED, f"{answer.__name__} raised an error.", tuple(lines))
         return self._judged(answer.__name__, tuple(lines))
@@ -154,18 +160,20 @@ class Exercise:
     @property
     def solution_lines(self) -> int:
         """How many lines of code our own solution took, blank lines and comments not counted."""
-        source = inspect.getsource(self._class())
+        source = inspect.getsource(self.solution_class)
         return sum(1 for line in source.splitlines() if line.strip() and not line.strip().startswith("#"))
 
     def solution(self) -> Told:
         """Our own solution."""
-        return Told(inspect.getsource(self._class()).rstrip())
+        return Told(inspect.getsource(self.solution_class).rstrip())
 
     def starter(self) -> Told:
         """The class that a learner begins with, as text."""
         return Told(textwrap.dedent(inspect.getsource(self.start)).rstrip())
 
-    def _class(self) -> type:
+    @property
+    def solution_class(self) -> type:
+        """Our own solution, as a class."""
         own = [
             value
             for value in vars(self._solution).values()

@@ -98,6 +98,7 @@ class Exploration:
             verdict,
             clean.trace,
             raised=error is not None or by_slip,
+            printed=verdict.run.printed,
             table=verdict.table(WIDTH - TABLE_INDENT),
         )
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 WIDTH: Final = 84
 """Reports are no wider, so that a notebook beside a side bar breaks no line in the middle of a word."""
 
+SHOWN: Final = 10
+"""How many lines that an answer has printed a report shows."""
+
 _INDENT: Final = "      "
 
 
@@ -69,6 +72,9 @@ class Line:
     cause: str | None = None
     """The cause, where the plan itself knows it."""
 
+    printed: tuple[str, ...] = ()
+    """What the answer has printed in the run that is told of."""
+
     table: str = field(default="", repr=False)
     """The events around what went wrong."""
 
@@ -103,6 +109,11 @@ class Report:
         return None if self.failed is None else self.failed.trace
 
     @property
+    def verdict(self) -> Verdict | None:
+        """What the explorer found in the first plan that failed; in a notebook it draws itself."""
+        return None if self.failed is None else self.failed.verdict
+
+    @property
     def story(self) -> str:
         """What went wrong in the first plan that failed."""
         return "" if self.failed is None else self.failed.story or ""
@@ -130,6 +141,8 @@ class Report:
             parts.append(filled(f"{line.plan}: the same", "    ", "  ✕ ") if again else str(line))
             if line.table and not told:  # one table is enough to look at
                 parts += ["", textwrap.indent(line.table, "    "), ""]
+            if line.printed and line.story is not None and not told:
+                parts.append(textwrap.indent("\n".join(["printed in that run:", *line.printed[:SHOWN]]), _INDENT))
             if line.story is not None:
                 told.add(line.story)
         if self.outcome in (Outcome.RIGHT, Outcome.WRONG):

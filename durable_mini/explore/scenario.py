@@ -12,6 +12,7 @@ from durable_mini import errors
 from durable_mini.explore.drawn import repeatable
 from durable_mini.faults import RAISED, Fault, FaultPlan, Passed
 from durable_mini.limits import US_PER_MS
+from durable_mini.printed import captured
 from durable_mini.record import STORED_ALARM
 from durable_mini.world import World
 
@@ -46,6 +47,9 @@ class Run:
 
     endless: str | None = None
     """The object that kept re-arming its alarm, in a sentence; None if none did."""
+
+    printed: tuple[str, ...] = ()
+    """What was printed meanwhile, a line each."""
 
     error: Exception | None = None
     """What the clients' code raised, beside lost connections and resets."""
@@ -88,8 +92,10 @@ class Scenario:
 
     def run(self, plan: FaultPlan | str = "", **more: Any) -> Run:
         """One complete run under ``plan``."""
-        with repeatable(self.seed):
-            return self._run(plan, **more)
+        with repeatable(self.seed), captured() as printed:
+            run = self._run(plan, **more)
+        run.printed = printed.lines
+        return run
 
     def _run(self, plan: FaultPlan | str, **more: Any) -> Run:
         faults = FaultPlan.parse(plan) if isinstance(plan, str) else plan

@@ -25,6 +25,9 @@ _AROUND: Final = 3
 _QUIET: Final = frozenset({"storage.read", "timer.set", "storage.rows", "gate.closed", "gate.opened"})
 """Events that a story does without."""
 
+PRINTED: Final = 10
+"""How many printed lines a verdict shows."""
+
 DIGEST_DIGITS: Final = 8
 """How much of a trace's digest a token carries."""
 
@@ -111,6 +114,8 @@ class Verdict:
         if self.run is not None and self.conflict is not None:
             parts += [f"  {fault}" for fault in self.run.plan]
             parts += ["", _filled(self.story), "", self.table()]
+            if self.run.printed:
+                parts += ["", "printed in that run:", *(f"  {line}" for line in self.run.printed[:PRINTED])]
         if self.self_check.left_out:
             parts.append(f"({self.self_check.left_out})")
         return "\n".join(parts)

@@ -79,6 +79,7 @@ def plain(lab: Lab, outcome: Outcome) -> str:
         lab.story(outcome),
         *([lab.trouble(outcome)] if lab.trouble(outcome) else []),
         *(["fault plan: " + "; ".join(str(fault) for fault in outcome.plan)] if outcome.plan else []),
+        *(["printed:", *(f"  {line}" for line in outcome.printed)] if outcome.printed else []),
         "",
         alternative.described(drawn, outcome.trace.digest),
         *(["", chart.text] if chart is not None else []),

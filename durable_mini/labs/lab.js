@@ -97,6 +97,7 @@ class Lab {
     this.chart = element("div", { className: "dm-chart", hidden: true });
     this.story = element("p", { className: "dm-story" });
     this.trouble = element("p", { className: "dm-trouble", role: "alert" });
+    this.printed = element("pre", { className: "dm-printed", tabIndex: 0, "aria-label": "what the class has printed", hidden: true });
     this.faults = new Faults((number) => {
       this.taken = number;
       this._change({ plan: this.run.plan.filter((_, other) => other !== number) });
@@ -129,7 +130,7 @@ class Lab {
         button("previous event", "◀|", step(-1)), this.play, button("next event", "|▶", step(1)),
         this.scrub, this.count, this.clock, this.speed),
       this.body,
-      this.chart, this.story, this.trouble,
+      this.chart, this.story, this.trouble, this.printed,
       element("div", { className: "dm-plan" }, element("span", { className: "dm-soft" }, "fault plan"), this.faults.list, element("span", { className: "dm-steps" }, this.undo, this.redo, this.copy)),
       this.code, this.live,
     );
@@ -235,6 +236,7 @@ class Lab {
     if (this.verdict.textContent !== text) this.verdict.textContent = text;
     this.story.textContent = run.story;
     this._show(this.trouble, run.trouble && `✕ ${run.trouble}`);
+    this._show(this.printed, run.printed.join("\n"));
     this._showPlan();
     this.planText.show(run.plan, mine && this.edited);
     if (this.taken !== undefined && before && before.plan.length > run.plan.length) {

@@ -8,6 +8,7 @@ static picture for saved notebooks, "copy as code", the learner's own class.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,6 +18,7 @@ from durable_mini.faults import Fault, FaultPlan, Passed
 from durable_mini.figures import findings, words
 from durable_mini.labs.interrupted import told_briefly, without_our_lines
 from durable_mini.labs.settings import FaultChoice, FaultControl, Moment, Setting, Value, Values, in_effect, values_of
+from durable_mini.printed import captured
 from durable_mini.services import Ledger, OutsideWorld, Service
 from durable_mini.world import World
 
@@ -72,6 +74,9 @@ class Outcome:
 
     passed: tuple[Passed, ...] = ()
     """Every point that the run passed, where a fault could have struck."""
+
+    printed: tuple[str, ...] = ()
+    """What the class has printed, a line each."""
 
     services: OutsideWorld | None = None
     """What really happened outside; None of a run of which the trace alone is known."""
@@ -286,6 +291,7 @@ class Lab:
     def run(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> Trace:
         """Run the scenario and return its trace. Raises what a call of the scenario raised."""
         outcome = self.outcome(faults=faults, seed=seed, **settings)
+        sys.stdout.writelines(f"{line}\n" for line in outcome.printed)
         if outcome.error is not None:
             raise outcome.error
         return outcome.trace
@@ -303,7 +309,7 @@ class Lab:
         )
         run = Run(world, self._objects(world, values), values, plan)
         error: Exception | None = None
-        with told_briefly(self.class_for(values).__name__):
+        with told_briefly(self.class_for(values).__name__), captured() as printed:
             try:
                 self.scenario(run)
             except Exception as raised:  # noqa: BLE001 - a learner's class may raise anything: shown with the trace so far
@@ -317,8 +323,9 @@ class Lab:
         passed = tuple(world.faults.passed)
         world.run_sync(world.close())
         return Outcome(
-            trace, values, plan, chosen_seed, until_us, error, unreached, missed, passed, services=world.services
-        )
+            trace, values, plan, chosen_seed, until_us, error, unreached, missed, passed, services=world.services,
+            printed=printed.lines,
+        )  # fmt: skip
 
     def _objects(self, world: World, values: Values) -> dict[str, tuple[Stub[Any], Operations]]:
         """The stub of each object and its operations, by name; that of the lab's own object by the empty name too."""

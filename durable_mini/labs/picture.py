@@ -131,6 +131,7 @@ def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int, before: O
         "verdict": [verdict.tone, str(verdict)],
         "story": lab.story(outcome),
         "trouble": lab.trouble(outcome),
+        "printed": outcome.printed,
         "cursor": max(0, cursor),
         "settings": dict(outcome.values),
         "seed": outcome.seed,

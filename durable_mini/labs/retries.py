@@ -103,7 +103,7 @@ def _landmarks(outcome: Outcome) -> Sequence[Landmark]:
 
 # -- runs a minute against requests a minute ----------------------------------------------------------------
 
-RATES: Final = (1, 2, 6, 12, 30, 60, 120)
+RATES: Final = (2, 6, 12, 30, 60)
 
 
 def runs_a_minute(cls: type[Any], requests: int, seed: int = 7) -> int:

@@ -38,6 +38,8 @@ def test_a_wrong_answer_is_told_the_cause_and_the_story_and_has_a_trace_to_draw(
     assert text.index("Cause: ") < text.index(told(report.story)) < text.index("alarm() starts")
     assert report.trace is not None
     assert len(report.trace.events(kind="fault.injected")) == 1
+    assert report.verdict is not None
+    assert report.verdict.story == report.story
 
 
 def test_a_token_makes_the_failed_run_again() -> None:

@@ -27,6 +27,10 @@ def test_no_two_causes_share_a_label() -> None:
     assert not [label for label in labels if label.endswith(".")]
 
 
+MOST_RUNS = 60
+"""A learner waits for a check; it takes about 10 ms a run."""
+
+
 @pytest.mark.parametrize("name", EXERCISES)
 def test_an_exercise_knows_at_least_four_causes(name: str) -> None:
     assert len(EXERCISES[name].causes) >= 4
@@ -50,3 +54,11 @@ def test_the_class_that_a_learner_begins_with_is_not_right(name: str) -> None:
 def test_plans_have_names_of_their_own(name: str) -> None:
     names = [plan.name for plan in EXERCISES[name].plans]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_our_own_solution_is_right_and_few_runs_show_it(name: str) -> None:
+    exercise = EXERCISES[name]
+    report = exercise.check(exercise.solution_class)
+    assert report.outcome is Outcome.RIGHT
+    assert report.runs <= MOST_RUNS

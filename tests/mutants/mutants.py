@@ -324,8 +324,8 @@ _TURNS = [
     Mutant(
         "reply before commit",
         "instance.py",
-        "self.output.hold(self._send_reply, (call, result, failed))",
-        "self._send_reply((call, result, failed))",
+        "self.output.hold(self._send_reply, (call, result, failed, before))",
+        "self._send_reply((call, result, failed, before))",
         "a reply leaves after the commit, or not at all: (a) 24, (b) 5",
         (
             *_in("test_instance.py", "test_a_reply_waits_for_its_turns_commit_and_leaves_after_it"),
