@@ -7,6 +7,8 @@ from typing import Any, Final
 import pytest
 
 from durable_mini import DurableObject, FaultPlan, fetch
+from durable_mini.exercises.solutions import charge_once as solutions
+from durable_mini.exercises.starters import charge_once as starters
 from durable_mini.figures import Recording
 from durable_mini.labs.display import plain, static
 from durable_mini.labs.duplicates import (
@@ -479,3 +481,23 @@ def test_at_rest_it_is_a_picture_and_its_words() -> None:
     assert f"fault plan: {DIES}" in told
     assert "charged order-1 again (2)" in told
     assert static(lab(faults=DIES), outcome).startswith("<svg")
+
+
+# -- the exercise's class in the lab ----------------------------------------------------------------------
+
+
+def test_the_class_that_the_exercise_begins_with_can_be_broken_here() -> None:
+    mine = lab(cls=starters.MyTill)
+    assert said(mine.outcome(answer=DECLINED), mine) == "✕ order-1 marked as charged though declined"
+    assert said(mine.outcome(answer=LOST), mine) == "✕ order-1 charged twice"
+    assert mine.landmarks(mine.outcome())[0].t == 100_000  # its own time, not that of the lab's ledger
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_the_solution_of_the_exercise_survives_the_lab(answer: str) -> None:
+    [solution] = [
+        one for one in vars(solutions).values() if isinstance(one, type) and one.__module__ == solutions.__name__
+    ]
+    for plan in ("", *lines("death"), *lines("crash"), f"{EFFECT}: raise after"):
+        mine = lab(cls=solution, faults=plan.replace(OBJECT, f"{solution.__name__}/tenant-42"))
+        assert mine.verdict(mine.outcome(answer=answer)).tone == "good"
