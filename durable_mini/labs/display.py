@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.figures import alternative
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from durable_mini.labs.widget import LabWidget
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+NO_WIDGETS: Final = (
+    "A picture of the lab; the live one needs the package anywidget: pip install anywidget, then restart the kernel."
+)
 AT_REST: Final = "This is a picture of the lab as it opens. Run this cell to use the lab itself."
 
 _shown: dict[str, tuple[int, list[LabWidget]]] = {}
@@ -33,6 +37,9 @@ def bundle(lab: Lab) -> dict[str, Any]:
     cell = _cell()
     if cell is None:
         return {"text/plain": plain(lab, outcome), "image/svg+xml": static(lab, outcome)}
+    if find_spec("anywidget") is None:
+        missing = f"{plain(lab, outcome)}\n{NO_WIDGETS}"
+        return {"text/plain": missing, "image/svg+xml": static(lab, outcome, note=NO_WIDGETS)}
     place = f"dm-{uuid.uuid4().hex}" if _takes_places(cell[0]) else ""
     data: dict[str, Any] = {"text/plain": plain(lab, outcome), "image/svg+xml": static(lab, outcome, place)}
     widget = _widget(lab, outcome, place, *cell)
@@ -41,7 +48,7 @@ def bundle(lab: Lab) -> dict[str, Any]:
     return data
 
 
-def static(lab: Lab, outcome: Outcome, name: str = "") -> str:
+def static(lab: Lab, outcome: Outcome, name: str = "", note: str = AT_REST) -> str:
     """The lab at rest, as SVG; a live lab finds it by ``name``."""
     overlay = lab.overlay(outcome)
     drawn = drawn_layout(lab, outcome, overlay.recording)
@@ -58,7 +65,7 @@ def static(lab: Lab, outcome: Outcome, name: str = "") -> str:
         story=story,
         cursor=outcome.trace[at].t,
         table=table,
-        note=AT_REST,
+        note=note,
         name=name,
         chart=lab.chart(outcome),
     )

@@ -7,6 +7,7 @@ import gc
 import json
 import mmap
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -444,3 +445,15 @@ def test_the_module_is_whole_and_asks_for_nothing_outside() -> None:
     assert "import " not in module.replace("important ", "")
     assert "http" not in module.replace("http://www.w3.org/2000/svg", "")
     assert "url(" not in str(LabWidget._css)
+
+
+def test_without_anywidget_a_lab_is_its_picture_and_one_sentence_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B08: a lesson still runs, with what to do in the place of an error."""
+    monkeypatch.setattr(display, "_cell", lambda: ("cell", 1))
+    monkeypatch.setattr(display, "find_spec", lambda _name: None)
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    monkeypatch.delitem(sys.modules, "durable_mini.labs.widget", raising=False)
+    shown = display.bundle(lab)
+    assert list(shown) == ["text/plain", "image/svg+xml"]
+    assert shown["text/plain"].endswith(display.NO_WIDGETS)
+    assert display.NO_WIDGETS in shown["image/svg+xml"]
