@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 KEY_HEADER: Final = "idempotency-key"
 """The header by which a service recognises a call that it has carried out before (the name is the field's)."""
 
+_SERVER_ERROR: Final = 500
+"""From this status on it was not the caller's fault."""
+
 _ERROR: Final = 400
 """From this status on an answer says that nothing was done, unless the service says otherwise."""
 
@@ -185,7 +188,10 @@ class Treatment:
         self.number = number
         self.answer = service.service.usual
         self.insisted = False
-        """Whether it is answered so though the service recognises its key."""
+        """Whether it is answered so whatever the service would do; a key that it recognises yields to its errors alone.
+
+        Nobody declines what is paid already; an error 500 can come from anywhere on the way.
+        """
         self.lost = False
         """Whether its answer gets lost on the way."""
         self.there_us = self.back_us = 0
@@ -262,7 +268,7 @@ class ServiceAtWork:
         status, body = answer.status, answer.body
         if replayed:
             applies = False
-            if not call.insisted:
+            if not (call.insisted and status >= _SERVER_ERROR):
                 status, body = 200, None
         answered = None if answer is LOST or call.lost else status
         entry = Entry(t, call.number, call.by, call.request, key, applies, answered, replayed)

@@ -661,3 +661,17 @@ def test_a_service_goes_on_while_nobody_waits_for_it() -> None:
     run_for(inside, 100)
     assert ledger(inside) == [(True, 200)]
     assert kinds(inside.world, "effect") == ["effect.called", "effect.applied", "effect.lost"]
+
+
+@pytest.mark.parametrize(("status", "answered"), [(402, 200), (404, 200), (500, 500), (503, 503)])
+def test_what_is_paid_already_is_not_declined_by_a_fault_but_may_meet_an_error(status: int, answered: int) -> None:
+    class Payer(DurableObject):
+        async def pay(self) -> int:
+            answer = await fetch("https://pay.example/charge", method="POST", headers={"Idempotency-Key": "order-1"})
+            return int(answer.status)
+
+    plan = FaultPlan().add(f"Payer/a/pay#1/effect#0: answer {status}")
+    world = World(services={"pay.example": Service(honours_keys=True)}, faults=plan)
+    payer: Any = world.namespace(Payer).getByName("a")
+    assert [world.run_sync(payer.pay()), world.run_sync(payer.pay())] == [200, answered]
+    assert len(world.services["pay.example"].effects) == 1
