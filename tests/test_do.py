@@ -523,6 +523,40 @@ def test_a_stage_that_fails_does_not_keep_the_next_from_running(capfd: pytest.Ca
     assert "ran" in capfd.readouterr().out.splitlines()
 
 
+MEETING = """
+import pathlib, sys, time
+here, there = map(pathlib.Path, sys.argv[1:])
+here.touch()
+while not there.exists():
+    time.sleep(0.01)
+print("met", here.name)
+"""
+
+
+def test_two_stages_run_at_a_time_and_are_shown_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    both = [
+        stages.Stage("first", "the first", ("-c", MEETING, first, second)),
+        stages.Stage("second", "the second", ("-c", MEETING, second, first), long=True),
+    ]
+    assert stages.run_stages(both, Path(sys.executable), dict(os.environ)) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines.index("== first: the first") < lines.index("met first") < lines.index("met second")
+
+
+def test_on_one_core_stages_run_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    both = [stages.Stage(name, name, ("-c", f"print('in {name}')")) for name in ("first", "second")]
+    assert stages.run_stages(both, Path(sys.executable), dict(os.environ)) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("in ")] == ["in first", "in second"]
+
+
 def test_a_stage_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(stages, "_STAGE_TIMEOUT_S", 0.2)
     assert run_stage(stages.Stage("slow", "a slow one", ("-c", "import time; time.sleep(60)"))) == 1

@@ -1,4 +1,4 @@
-"""The stages of the tests, one after the other, each with its time."""
+"""The stages of the tests, two at a time where there are two cores, each with its time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from tools.lessons import find_notebooks
 
 # No stage needs nearly as long; one that hangs must end all the same.
 _STAGE_TIMEOUT_S = 900
+
+# More would disturb each other: the stage of the browser runs a server, kernels and a browser.
+_MOST_AT_A_TIME = 2
 
 # The folders of tests/ that a stage of their own runs.
 _OWN_STAGES = ("benchmarks", "browser", "notebooks", "properties")
@@ -61,6 +65,7 @@ class Stage:
     command: Sequence[str] = ()
     nothing: str = ""
     left_out: str = ""
+    long: bool = False  # started before the others, so that it is not what everybody waits for in the end
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ class Result:
     stage: Stage
     outcome: str
     seconds: float = 0.0
+    output: str = ""
 
     @property
     def good(self) -> bool:
@@ -119,6 +125,7 @@ def all_stages(root: Path = ROOT) -> list[Stage]:
             _pytest("tests/browser"),
             nothing="" if browser else "there are no tests in tests/browser/",
             left_out="" if find_chromium() else f"no Chromium was found; to run them, {HOW_TO_GET_CHROMIUM}",
+            long=True,
         ),
     ]
 
@@ -135,31 +142,67 @@ def choose(stages: Sequence[Stage], only: str | None) -> list[Stage]:
     return [stage for stage in stages if stage.name in names]
 
 
-def _run_stage(stage: Stage, python: Path, environment: dict[str, str]) -> Result:
-    print(f"\n== {stage.name}: {stage.about}", flush=True)
+def _run_stage(stage: Stage, python: Path, environment: dict[str, str], *, shown: bool) -> Result:
+    """Run a stage; its output is ``shown`` as it comes, or kept."""
     if stage.nothing:
-        print(f"Nothing to check yet: {stage.nothing}.", flush=True)
-        return Result(stage, "nothing to check yet")
+        return Result(stage, "nothing to check yet", output=f"Nothing to check yet: {stage.nothing}.\n")
     if stage.left_out:
-        print(f"Left out: {stage.left_out}.", flush=True)
-        return Result(stage, "left out")
+        return Result(stage, "left out", output=f"Left out: {stage.left_out}.\n")
     started = time.monotonic()
     try:
-        status = subprocess.run(
-            [str(python), *stage.command], check=False, cwd=ROOT, env=environment, timeout=_STAGE_TIMEOUT_S
-        ).returncode
-    except subprocess.TimeoutExpired:
-        print(f"The stage was ended after {_STAGE_TIMEOUT_S} s.", flush=True)
+        ended = subprocess.run(
+            [str(python), *stage.command],
+            check=False,
+            cwd=ROOT,
+            env=environment,
+            timeout=_STAGE_TIMEOUT_S,
+            encoding="utf-8",
+            errors="replace",
+            stdout=None if shown else subprocess.PIPE,
+            stderr=None if shown else subprocess.STDOUT,
+        )
+        status, output = ended.returncode, ended.stdout or ""
+    except subprocess.TimeoutExpired as late:
         status = 1
-    seconds = time.monotonic() - started
-    outcome = "passed" if status == 0 else "failed"
-    print(f"== {stage.name} {outcome} in {seconds:.1f} s", flush=True)
-    return Result(stage, outcome, seconds)
+        output = (late.stdout or b"").decode("utf-8", "replace") if isinstance(late.stdout, bytes) else ""
+        output += f"\nThe stage was ended after {_STAGE_TIMEOUT_S} s.\n"
+    return Result(stage, "passed" if status == 0 else "failed", time.monotonic() - started, output)
+
+
+def _heading(stage: Stage) -> None:
+    print(f"\n== {stage.name}: {stage.about}", flush=True)
+
+
+def _show(result: Result) -> None:
+    print(result.output, end="", flush=True)
+    if result.seconds:
+        print(f"== {result.stage.name} {result.outcome} in {result.seconds:.1f} s", flush=True)
+
+
+def _run_all(stages: Sequence[Stage], python: Path, environment: dict[str, str], jobs: int) -> list[Result]:
+    """Run the stages, ``jobs`` at a time, and show them in their order; one alone is shown as it runs."""
+    if jobs == 1 or len(stages) == 1:
+        results = []
+        for stage in stages:
+            _heading(stage)
+            results.append(_run_stage(stage, python, environment, shown=True))
+            _show(results[-1])
+        return results
+    with ThreadPoolExecutor(jobs) as pool:
+        begun = {
+            stage.name: pool.submit(_run_stage, stage, python, environment, shown=False)
+            for stage in sorted(stages, key=lambda stage: not stage.long)
+        }
+        for stage in stages:
+            _heading(stage)
+            _show(begun[stage.name].result())
+        return [begun[stage.name].result() for stage in stages]
 
 
 def run_stages(stages: Sequence[Stage], python: Path, environment: dict[str, str]) -> int:
-    """Run stages one after the other, whatever becomes of each, sum up, and give the exit status."""
-    results = [_run_stage(stage, python, environment) for stage in stages]
+    """Run stages, whatever becomes of each, sum up, and give the exit status."""
+    started = time.monotonic()
+    results = _run_all(stages, python, environment, min(_MOST_AT_A_TIME, os.cpu_count() or 1))
     print(f"\nPython {sys.version_info[0]}.{sys.version_info[1]}")
     for result in results:
         line = f"{result.stage.name:<10} {result.outcome:<21}"
@@ -168,5 +211,5 @@ def run_stages(stages: Sequence[Stage], python: Path, environment: dict[str, str
         elif not result.good:
             line += " (in CI this is a failure)"
         print(line.rstrip())
-    print(f"{'total':<10} {'':<21}{sum(result.seconds for result in results):6.1f} s", flush=True)
+    print(f"{'total':<10} {'':<21}{time.monotonic() - started:6.1f} s", flush=True)
     return 0 if all(result.good for result in results) else 1
