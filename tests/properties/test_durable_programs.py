@@ -86,6 +86,11 @@ def is_change(row: tuple[int, str, str, Any]) -> bool:
     return row[2] == "storage.commit" or (row[2] == "storage.write" and row[3]["op"] == "deleteAll")
 
 
+def is_write(operation: Callable[[], None]) -> bool:
+    """Whether what is done in the thread is the write of an object, of its changes or of the world's clock."""
+    return getattr(operation, "__func__", None) is DurableRecord._write
+
+
 def states_in_memory(world: World, program: list[Step]) -> dict[str, list[Any]]:
     """The states that each object has gone through."""
     states: dict[str, list[Any]] = {}
@@ -120,14 +125,18 @@ def killed_at(world: World, program: list[Step], number: int, copy: Path) -> tup
             told_us = row[0]
 
     def copying(operation: Callable[[], None], then: Any) -> None:
+        record = getattr(operation, "__self__", None) if is_write(operation) else None
+
         def working() -> None:
+            # not if it commits nothing, or saves the clock alone
+            writes = record is not None and record.database.in_transaction and record.database.changed
             operation()
             if next(done) == number:
                 assert world._disk is not None
                 shutil.copytree(world._disk.folder.path, copy)
-                writes = getattr(operation, "__func__", None) is DurableRecord._write
-                label = operation.__self__.label if writes else ""  # type: ignore[attr-defined]
-                found.append(({**stored, label: stored[label] + writes}, world.now_us if writes else told_us))
+                label = record.label if record is not None else ""
+                told = told_us if record is None else world.now_us
+                found.append(({**stored, label: stored[label] + writes}, told))
 
         block_on(working, then)
 
