@@ -48,6 +48,7 @@ class Realm:
         self.keep_alarm = keep_alarm
         self.reverse_unordered_selects = reverse_unordered_selects
         self.watch = watch
+        self.unseen: dict[str, str] = {}  # watched queries that failed when last tried, and why
         """Queries by name that are run after each commit, for the trace."""
         self.disk = disk
         """Where the objects' files are; None for a world in memory."""

@@ -139,8 +139,10 @@ class Record:
         for name, sql in self.realm.watch.items():
             try:
                 rows = [(self.slot.committed,)] if sql == STORED_ALARM else self.database.watched(sql).fetchall()
-            except errors.Error:
-                continue  # no such table yet
+            except errors.Error as error:  # no such table yet
+                self.realm.unseen[name] = error.message
+                continue
+            self.realm.unseen.pop(name, None)
             seen = (len(rows), rows[:WATCHED_ROWS])
             if seen != self._seen.get(name, _NOTHING_SEEN):
                 self._seen[name] = seen

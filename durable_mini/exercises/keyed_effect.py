@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from durable_mini.exercises.cause import Cause, Findings
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
-from durable_mini.exercises.leases import Addressed, held, revoked, scenario
+from durable_mini.exercises.leases import Addressed, held, lease_of, revoked, scenario
 from durable_mini.exercises.solutions import keyed_effect as solutions
 from durable_mini.exercises.starters import keyed_effect as starters
 from durable_mini.explore import ComesToAnEnd, Conflict, Scenario, acknowledged
@@ -49,7 +49,7 @@ class RefundedOnceATerm:
         effects = [
             event
             for event in run.trace.events(kind="effect.applied")
-            if words.effect_key(event.detail) == lease and due <= event.t and (until is None or event.t < until)
+            if lease_of(event) == lease and due <= event.t and (until is None or event.t < until)
         ]
         if len(effects) > 1:
             first, again = effects[:2]
@@ -62,7 +62,7 @@ class RefundedOnceATerm:
             swallowed = [
                 event
                 for event in run.trace.events(kind="effect.answered")
-                if words.effect_key(event.detail) == lease and due <= event.t and (until is None or event.t < until)
+                if lease_of(event) == lease and due <= event.t and (until is None or event.t < until)
             ]
             why = (
                 f"; the bank took the call with {_key(swallowed[0])} for one that it had carried out before"
@@ -122,7 +122,7 @@ def happy(answer: type) -> bool:
 def _sent(found: Findings) -> list[tuple[str, object]]:
     """The leases and keys of the calls that went out when nothing went wrong."""
     calls = found.clean(CALM).events(kind="effect.called")
-    return [(words.effect_key(event.detail), event.detail.get("key")) for event in calls]
+    return [(lease_of(event), event.detail.get("key")) for event in calls]
 
 
 def _shared(found: Findings) -> bool:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from durable_mini.trace import Event, Trace
 
 OBJECT: Final = "tenant-42"
+IDS: Final = frozenset({"lease-a", "lease-b", "lease-c", "lease-bad", *(f"lease-{number:02}" for number in range(20))})
+"""Every lease that an exercise grants."""
+
 MOST_RUNS: Final = 60
 """Runs of alarm() after which a run is cut off as one without an end: a scenario has a few leases."""
 
@@ -55,6 +58,11 @@ def scenario(
     return Scenario(calls(cls, OBJECT, *made), settings, watch={LEASES: "SELECT * FROM leases ORDER BY 1"})
 
 
+def lease_of(event: Event) -> str:
+    """The lease that an outside call is about, wherever in its body it stands."""
+    return words.effect_key(event.detail, IDS)
+
+
 def left(run: Run | None) -> list[str]:
     """The leases that were in the table at the end, if the class keeps one of that name."""
     looks = [] if run is None else run.rows.get(LEASES, [])
@@ -64,7 +72,7 @@ def left(run: Run | None) -> list[str]:
 def revoked(run: Run, from_ms: float = 0) -> set[str]:
     """The keys of the effects that took place from a moment on."""
     events = run.trace.events(kind="effect.applied")
-    return {words.effect_key(event.detail) for event in events if event.t >= from_ms * US_PER_MS}
+    return {lease_of(event) for event in events if event.t >= from_ms * US_PER_MS}
 
 
 def held(run: Run | None, seq: int) -> list[str]:

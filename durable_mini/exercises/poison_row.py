@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from durable_mini.exercises.cause import Cause, Findings
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
-from durable_mini.exercises.leases import MOST_RUNS, OBJECT, REVOKES, revoked
+from durable_mini.exercises.leases import MOST_RUNS, OBJECT, REVOKES, lease_of, revoked
 from durable_mini.exercises.solutions import poison_row as solutions
 from durable_mini.exercises.starters import poison_row as starters
 from durable_mini.explore import ComesToAnEnd, Conflict, InTime, Scenario, acknowledged, calls
@@ -75,7 +75,7 @@ def _scenario(*made: _Call, script: tuple[Behaviour, ...] = ()) -> Callable[[typ
 
 def tries(run: Run) -> list[Event]:
     """The calls for the bad lease."""
-    return [event for event in run.trace.events(kind="effect.called") if words.effect_key(event.detail) == BAD]
+    return [event for event in run.trace.events(kind="effect.called") if lease_of(event) == BAD]
 
 
 class ThreeTries:
@@ -174,7 +174,7 @@ def happy(answer: type) -> bool:
 
 
 def _tried(found: Findings, plan: str) -> int:
-    return sum(words.effect_key(event.detail) == BAD for event in found.clean(plan).events(kind="effect.called"))
+    return sum(lease_of(event) == BAD for event in found.clean(plan).events(kind="effect.called"))
 
 
 def _given_up(found: Findings, plan: str) -> list[str]:

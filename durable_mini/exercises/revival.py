@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from durable_mini.exercises.cause import Cause, Findings
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
-from durable_mini.exercises.leases import REVOKES, revoked, scenario
+from durable_mini.exercises.leases import REVOKES, lease_of, revoked, scenario
 from durable_mini.exercises.solutions import revival as solutions
 from durable_mini.exercises.starters import revival as starters
 from durable_mini.explore import ComesToAnEnd, Conflict, NothingLost, Scenario
@@ -54,7 +54,7 @@ class KeepsItsDistance:
 
 
 def _tries(trace: Trace) -> list[Event]:
-    return [event for event in trace.events(kind="effect.called") if words.effect_key(event.detail) == A]
+    return [event for event in trace.events(kind="effect.called") if lease_of(event) == A]
 
 
 def _given_up(cls: type) -> Scenario:

@@ -13,6 +13,7 @@ from durable_mini.explore.properties import (
     NothingLost,
     NothingOverdue,
     Property,
+    UndecidedError,
 )
 from durable_mini.explore.scenario import Run, Scenario, acknowledged, calls
 from durable_mini.explore.verdict import Verdict, replay
@@ -31,6 +32,7 @@ __all__ = [
     "Property",
     "Run",
     "Scenario",
+    "UndecidedError",
     "Verdict",
     "acknowledged",
     "calls",

@@ -16,6 +16,8 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, Final
 
+from durable_mini.explore.scenario import Calls
+
 if TYPE_CHECKING:
     from durable_mini.explore.scenario import Scenario
 
@@ -85,6 +87,10 @@ class _Carried:
         """An expression for ``value`` in the child."""
         if isinstance(value, _PLAIN):
             return _literal(value)
+        if isinstance(value, Calls):
+            self._add("from durable_mini.explore import calls as _calls", "_calls")
+            made = "".join(f", {_literal(call)}" for call in value.made)
+            return f"_calls({self.name_of(value.cls)}, {value.name!r}{made})"
         if isinstance(value, types.ModuleType):
             self._add(f"import {value.__name__}", value.__name__)
             return value.__name__

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from durable_mini.errors import shown
 from durable_mini.explore import plans
-from durable_mini.explore.properties import Conflict, Property
+from durable_mini.explore.properties import Conflict, Property, UndecidedError
 from durable_mini.explore.scenario import Run, Scenario
 from durable_mini.explore.selfcheck import SelfCheck, self_check
 from durable_mini.explore.verdict import BROKEN, HOLDS, UNKNOWN, Space, Verdict
@@ -86,6 +87,12 @@ class _Search:
     def verdict(self, checked: SelfCheck) -> Verdict:
         if checked.differs is not None:
             return self._told(UNKNOWN, checked, why=checked.differs)
+        try:
+            return self._search(checked)
+        except UndecidedError as why:
+            return self._told(UNKNOWN, checked, why=str(why))
+
+    def _search(self, checked: SelfCheck) -> Verdict:
         for plan, keep in self._plans():
             if sum(self._runs) + self._in_vain >= self._budget:
                 return self._told(UNKNOWN, checked, why=f"the budget of {self._budget:,} runs is spent")
@@ -102,7 +109,7 @@ class _Search:
                 self._good_ends += reached
                 if not plan and not reached:
                     why = "no good end: the run without faults does not reach it"
-                    return self._told(BROKEN, checked, run, (None, Conflict(why, (run.trace[-1],))))
+                    return self._told(BROKEN, checked, run, (None, Conflict(why, tuple(run.trace)[-1:])))
             if keep is not None:
                 keep(run)
         return self._told(HOLDS, checked)
@@ -126,11 +133,28 @@ class _Search:
 
     def _broken(self, run: Run) -> tuple[Property | None, Conflict] | None:
         if run.error is not None:
-            return None, Conflict(f"The clients' code raised {type(run.error).__name__}: {run.error}", (run.trace[-1],))
+            return None, Conflict(
+                f"The clients' code raised {type(run.error).__name__}: {run.error}", tuple(run.trace)[-1:]
+            )
+        if not run.plan:
+            for one in self._properties:
+                getattr(one, "asks", _anything)(run)
         for one in self._properties:
-            conflict = one.check(run)
-            if conflict is not None:
-                return one, conflict
+            try:
+                conflict = one.check(run)
+            except UndecidedError:
+                raise
+            except Exception as error:
+                error.add_note(f"It was raised by the property {_name(one)} in the run with {_told_plan(run.plan)}.")
+                raise
+            if conflict is None:
+                continue
+            if not isinstance(conflict, Conflict):
+                raise TypeError(
+                    f"The property {_name(one)} gave {shown(conflict)}: expected None if it holds, else a "
+                    "Conflict(sentence, events)."
+                )
+            return one, conflict
         return None
 
     def _told(
@@ -145,5 +169,17 @@ class _Search:
         good_ends = self._good_ends if self._goal is not None else None
         space = Space(self._kinds, self._depth, without, singles, pairs, good_ends)
         property_, conflict = broken if broken is not None else (None, None)
-        name = None if property_ is None else property_.name
+        name = None if property_ is None else _name(property_)
         return Verdict(outcome, space, checked, run, name, conflict, why)
+
+
+def _name(one: Property) -> str:
+    return str(getattr(one, "name", type(one).__name__))
+
+
+def _anything(run: Run) -> None:
+    """A property without ``asks`` may ask for anything."""
+
+
+def _told_plan(plan: FaultPlan) -> str:
+    return f"the plan {'; '.join(map(str, plan))}" if plan else "no fault"

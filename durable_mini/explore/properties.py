@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from durable_mini.explore.scenario import acknowledged
+from durable_mini.explore.scenario import acknowledged, arguments_of, named
 from durable_mini.figures import words
 from durable_mini.limits import US_PER_MS
 
@@ -22,12 +22,20 @@ class Conflict(NamedTuple):
 
 
 class Property(Protocol):
-    """What must hold in every run."""
+    """What must hold in every run.
+
+    A property may have a method ``asks(run)`` too, which is given the run without faults first and raises a
+    ValueError if the property asks for nothing there: a method that nobody calls, say.
+    """
 
     name: str
 
     def check(self, run: Run) -> Conflict | None:
-        """None if it holds in ``run``."""
+        """None if it holds in ``run``; raises :class:`UndecidedError` if the run was cut off too early to tell."""
+
+
+class UndecidedError(Exception):
+    """A run was cut off before a property could tell whether it holds."""
 
 
 Key = Callable[[Mapping[str, Any]], str]
@@ -37,8 +45,94 @@ def _at(t: int) -> str:
     return words.whole_ms(t)
 
 
-def _by_key(run: Run, key: Key, path: str) -> dict[str, list[Event]]:
+def _end(run: Run) -> tuple[Event, ...]:
+    """The last event of a run."""
+    return (run.trace[-1],) if len(run.trace) else ()
+
+
+def _undecided(run: Run, what: str, due: int) -> UndecidedError:
+    return UndecidedError(
+        f"{what} is due at {_at(due)}, and the run was cut off at {_at(run.ended_us)}; "
+        "give the Scenario a greater horizon_ms"
+    )
+
+
+class _OfAMethod:
+    """A property of the calls of one method."""
+
+    def __init__(self, method: str, ttl: int | None) -> None:
+        self._method = method
+        self._ttl = ttl
+
+    def asks(self, run: Run) -> None:
+        """A ValueError if the scenario does not call the method, or not with an argument for the ttl."""
+        sent = run.trace.events("client", "request.sent")
+        made = sorted({str(event.detail["method"]) for event in sent})
+        if self._method not in made:
+            also = f"it calls {words.listed(made)}" if made else "it calls nothing"
+            raise ValueError(f"{self._title}: no client of the scenario calls {self._method}; {also}.")
+        if self._ttl is None:
+            return
+        for event in sent:
+            shown = str(event.detail.get("arguments", ""))
+            arguments = arguments_of(event)
+            if event.detail["method"] == self._method and arguments != [shown] and not _is_time(arguments, self._ttl):
+                raise ValueError(
+                    f"{self._title}: argument {self._ttl} of {self._method}({shown}) is not a number of ms; "
+                    "ttl is its index, counted from 0."
+                )
+
+    @property
+    def _title(self) -> str:
+        ttl = "" if self._ttl is None else f", ttl={self._ttl}"
+        return f"{type(self).__name__}({self._method!r}{ttl})"
+
+    def _due(self, began: Event, arguments: Sequence[Any]) -> int:
+        """When the effect of a call is due, in µs since the world began."""
+        if self._ttl is None or not _is_time(arguments, self._ttl):
+            return began.t
+        return began.t + round(float(arguments[self._ttl]) * US_PER_MS)
+
+
+def _is_time(arguments: Sequence[Any], index: int) -> bool:
+    return -len(arguments) <= index < len(arguments) and type(arguments[index]) in (int, float)
+
+
+class _OfRows:
+    """A property of watched rows, one column of which is a moment in ms since the epoch."""
+
+    def __init__(self, rows: str, column: int) -> None:
+        self._rows = rows
+        self._column = column
+
+    def asks(self, run: Run) -> None:
+        """A ValueError if no such rows are watched, or the query fails, or has no such column."""
+        title = f"{type(self).__name__}({self._rows!r})"
+        if self._rows not in run.watched:
+            watched = words.listed(sorted(run.watched)) or "nothing"
+            raise ValueError(f"{title}: the scenario does not watch rows of that name; it watches {watched}.")
+        if self._rows in run.unseen:
+            raise ValueError(f"{title}: the watched query fails: {run.unseen[self._rows]}.")
+        for _, rows in run.rows.get(self._rows, ()):
+            if rows and not -len(rows[0]) <= self._column < len(rows[0]):
+                raise ValueError(f"{title}: its rows have {len(rows[0])} columns, and none with index {self._column}.")
+
+    def _dues(self, rows: Sequence[Any]) -> list[tuple[Any, int | float]]:
+        """The rows that have a moment, each with it."""
+        return [(row, row[self._column]) for row in rows if type(row[self._column]) in (int, float)]
+
+
+def _key(run: Run, key: Key | None) -> Key:
+    """What tells of which thing an effect is: ``key``, else what the clients called it in their calls."""
+    if key is not None:
+        return key
+    known = named(run)
+    return lambda detail: words.effect_key(detail, known)
+
+
+def _by_key(run: Run, chosen: Key | None, path: str) -> dict[str, list[Event]]:
     """The effects that took place, by what they are of."""
+    key = _key(run, chosen)
     found: dict[str, list[Event]] = {}
     for event in run.trace.events(kind="effect.applied"):
         if path in str(event.detail["url"]):
@@ -47,16 +141,27 @@ def _by_key(run: Run, key: Key, path: str) -> dict[str, list[Event]]:
 
 
 class EffectAtMostOnce:
-    """No effect takes place twice for one key: by default the first value of the call's JSON body.
+    """No effect takes place twice for one key.
 
     path: only of calls whose address contains it.
+    key: what the key of an effect is, from the details of its event. By default the first argument of a
+        client's call that stands in the effect's JSON body or address, else the first value of that body.
     """
 
     name = "each effect at most once"
 
-    def __init__(self, path: str = "", key: Key = words.effect_key) -> None:
+    def __init__(self, path: str = "", key: Key | None = None) -> None:
         self._path = path
         self._key = key
+
+    def asks(self, run: Run) -> None:
+        """A ValueError if there are effects, and none of them has such an address."""
+        urls = sorted({str(event.detail["url"]) for event in run.trace.events(kind="effect.called")})
+        if urls and not any(self._path in url for url in urls):
+            raise ValueError(
+                f"EffectAtMostOnce({self._path!r}): no effect has an address that contains it; "
+                f"they go to {words.listed(urls)}."
+            )
 
     def check(self, run: Run) -> Conflict | None:
         """None if no key has two effects."""
@@ -73,7 +178,7 @@ class EffectAtMostOnce:
         return None
 
 
-class NothingLost:
+class NothingLost(_OfAMethod):
     """Every call of ``method`` that a client was told is done leads to the effect for its first argument.
 
     ttl: which argument says after how many ms the effect is due, counted from when the call began; the
@@ -83,10 +188,9 @@ class NothingLost:
 
     name = "nothing acknowledged is lost"
 
-    def __init__(self, method: str, path: str = "", *, ttl: int | None = None, key: Key = words.effect_key) -> None:
-        self._method = method
+    def __init__(self, method: str, path: str = "", *, ttl: int | None = None, key: Key | None = None) -> None:
+        super().__init__(method, ttl)
         self._path = path
-        self._ttl = ttl
         self._key = key
 
     def check(self, run: Run) -> Conflict | None:
@@ -95,7 +199,7 @@ class NothingLost:
         done = acknowledged(run, self._method)
         last = {str(arguments[0]): (began, told, arguments) for began, told, arguments in done if arguments}
         for key, (began, told, arguments) in last.items():
-            due = began.t if self._ttl is None else began.t + round(arguments[self._ttl] * US_PER_MS)
+            due = self._due(began, arguments)
             of_key = effects.get(key, [])
             if any(effect.t >= due for effect in of_key):
                 continue
@@ -106,15 +210,22 @@ class NothingLost:
                     f"{said} and due at {_at(due)}, but {key} was {verb} only before that, at {_at(of_key[-1].t)}.",
                     (of_key[-1], told),
                 )
+            if _cut_off(run) and due > run.ended_us:
+                raise _undecided(run, f"the effect of {self._method}({key})", due)
             gone = _row_gone(run, key)
             if gone is None:
-                return Conflict(f"{said}, and its effect, due at {_at(due)}, never took place.", (told, run.trace[-1]))
+                return Conflict(f"{said}, and its effect, due at {_at(due)}, never took place.", (told, *_end(run)))
             name, event = gone
             return Conflict(
                 f"{said}, its row left {name} at {_at(event.t)}, and its effect, due at {_at(due)}, never took place.",
                 (told, event),
             )
         return None
+
+
+def _cut_off(run: Run) -> bool:
+    """Whether a run went on at its horizon, as far as anybody can tell."""
+    return not run.idle and run.endless is None
 
 
 def _row_gone(run: Run, key: str) -> tuple[str, Event] | None:
@@ -130,7 +241,7 @@ def _row_gone(run: Run, key: str) -> tuple[str, Event] | None:
     return found
 
 
-class NotEarly:
+class NotEarly(_OfAMethod):
     """No effect is called before it is due, as far as clients were told by then.
 
     method, path, ttl, key: as in :class:`NothingLost`.
@@ -138,24 +249,24 @@ class NotEarly:
 
     name = "nothing happens before its time"
 
-    def __init__(self, method: str, path: str = "", *, ttl: int, key: Key = words.effect_key) -> None:
-        self._method = method
+    def __init__(self, method: str, path: str = "", *, ttl: int, key: Key | None = None) -> None:
+        super().__init__(method, ttl)
         self._path = path
-        self._ttl = ttl
         self._key = key
 
     def check(self, run: Run) -> Conflict | None:
         """None if every effect was called in its time."""
         done = acknowledged(run, self._method)
+        key_of = _key(run, self._key)
         for effect in run.trace.events(kind="effect.called"):
             if self._path not in str(effect.detail["url"]):
                 continue
-            key = self._key(effect.detail)
+            key = key_of(effect.detail)
             known = [call for call in done if call[2] and str(call[2][0]) == key and call[1].seq < effect.seq]
             if not known:
                 continue
             began, told, arguments = known[-1]
-            due = began.t + round(arguments[self._ttl] * US_PER_MS)
+            due = self._due(began, arguments)
             if effect.t < due:
                 verb = words.effect_verb(effect.detail, past=False)
                 return Conflict(
@@ -166,7 +277,7 @@ class NotEarly:
         return None
 
 
-class InTime:
+class InTime(_OfAMethod):
     """The effect of every acknowledged call comes at most ``within_ms`` after it is due.
 
     method, path, ttl, key: as in :class:`NothingLost`.
@@ -183,11 +294,10 @@ class InTime:
         ttl: int,
         within_ms: float,
         but: Sequence[str] = (),
-        key: Key = words.effect_key,
+        key: Key | None = None,
     ) -> None:
-        self._method = method
+        super().__init__(method, ttl)
         self._path = path
-        self._ttl = ttl
         self._within_ms = within_ms
         self._but = frozenset(but)
         self._key = key
@@ -199,17 +309,19 @@ class InTime:
             key = str(arguments[0]) if arguments else ""
             if not arguments or key in self._but:
                 continue
-            due = began.t + round(arguments[self._ttl] * US_PER_MS)
+            due = self._due(began, arguments)
             after = [effect for effect in effects.get(key, []) if effect.t >= due]
+            if not after and _cut_off(run) and due + self._within_ms * US_PER_MS > run.ended_us:
+                raise _undecided(run, f"the effect of {self._method}({key})", due)
             if not after:
-                return Conflict(f"{key} was due at {_at(due)}, and its effect never took place.", (told, run.trace[-1]))
+                return Conflict(f"{key} was due at {_at(due)}, and its effect never took place.", (told, *_end(run)))
             if after[0].t > due + self._within_ms * US_PER_MS:
                 verb = words.effect_verb(after[0].detail, past=True)
                 return Conflict(f"{key} was due at {_at(due)}, and {verb} only at {_at(after[0].t)}.", (told, after[0]))
         return None
 
 
-class NothingOverdue:
+class NothingOverdue(_OfRows):
     """When nothing is left to happen, no row is overdue.
 
     rows: the watched query; column: where its rows hold the moment they are due, in ms since the epoch.
@@ -218,23 +330,22 @@ class NothingOverdue:
     name = "nothing is overdue for ever"
 
     def __init__(self, rows: str, column: int = 1) -> None:
-        self._rows = rows
-        self._column = column
+        super().__init__(rows, column)
 
     def check(self, run: Run) -> Conflict | None:
         """None if no row is overdue at the end."""
         last: dict[str, tuple[Event, list[Any]]] = {}
         for event, rows in run.rows.get(self._rows, ()):
             last[event.object] = (event, rows)
-        end = run.trace[-1]
         for label, (event, rows) in last.items():
-            for row in rows:
-                due = (row[self._column] - run.trace.start_ms) * US_PER_MS
-                if run.idle or due <= end.t:  # with nothing left to happen it stays, due or not
+            for row, moment in self._dues(rows):
+                due = round((moment - run.trace.start_ms) * US_PER_MS)
+                if run.idle or due <= run.ended_us:  # with nothing left to happen it stays, due or not
                     alarm = _last_alarm(run, label)
                     still = "no alarm is set" if alarm is None else f"the alarm, set to {_at(alarm)}, does not ring"
                     return Conflict(
-                        f"{row[0]} stays in {self._rows} for ever: it is due at {_at(due)}, and {still}.", (event, end)
+                        f"{row[0]} stays in {self._rows} for ever: it is due at {_at(due)}, and {still}.",
+                        (event, *_end(run)),
                     )
         return None
 
@@ -245,14 +356,13 @@ def _last_alarm(run: Run, label: str) -> int | None:
     return None if not times or times[-1] is None else (times[-1] - run.trace.start_ms) * US_PER_MS
 
 
-class AlarmIsEarliest:
+class AlarmIsEarliest(_OfRows):
     """After every commit the stored alarm is set, and no later than the earliest row; none is set without rows."""
 
     name = "the alarm is the earliest expiry"
 
     def __init__(self, rows: str, column: int = 1) -> None:
-        self._rows = rows
-        self._column = column
+        super().__init__(rows, column)
 
     def check(self, run: Run) -> Conflict | None:
         """None if it was so after every commit."""
@@ -273,10 +383,10 @@ class AlarmIsEarliest:
                 event.t, event.object, event.seq + 1,
             ):  # fmt: skip
                 continue  # of the same commit
-            earliest = min((row[self._column] for row in rows.get(event.object, ())), default=None)
+            earliest = min((moment for _, moment in self._dues(rows.get(event.object, ()))), default=None)
             alarm = alarms.get(event.object)
             if earliest is not None and (alarm is None or alarm > earliest):
-                due = _at((earliest - run.trace.start_ms) * US_PER_MS)
+                due = _at(round((earliest - run.trace.start_ms) * US_PER_MS))
                 is_set = "no alarm is" if alarm is None else "the alarm is"
                 when = "" if alarm is None else f" for {_at((alarm - run.trace.start_ms) * US_PER_MS)}"
                 return Conflict(
@@ -315,5 +425,5 @@ class ComesToAnEnd:
         if run.endless is None and run.idle:
             return None
         dispatched = run.trace.events(kind="alarm.dispatched")[-2:]
-        told = run.endless or f"Something was still to happen at {_at(run.trace[-1].t)}, when the run was cut off."
-        return Conflict(told, tuple(dispatched) or (run.trace[-1],))
+        told = run.endless or f"Something was still to happen at {_at(run.ended_us)}, when the run was cut off."
+        return Conflict(told, tuple(dispatched) or _end(run))

@@ -45,6 +45,15 @@ class Run:
     idle: bool
     """Whether nothing was left to happen; if not, the run was cut off at its horizon."""
 
+    ended_us: int
+    """When the run ended, or was cut off, in µs since the world began."""
+
+    watched: frozenset[str]
+    """The names of the watched queries."""
+
+    unseen: Mapping[str, str]
+    """Watched queries that failed at the last commit, and why."""
+
     endless: str | None = None
     """The object that kept re-arming its alarm, in a sentence; None if none did."""
 
@@ -110,8 +119,10 @@ class Scenario:
                 result = world.run_sync(self.play(world))
             except errors.LimitError as limit:
                 endless = str(limit)
+            except SystemExit as left:
+                error = RuntimeError(f"sys.exit({left.code!r}) ends no object; let alarm() or the method return")
             except Exception as raised:  # noqa: BLE001 - a learner's class may raise anything
-                error = None if _of_a_fault(raised) else raised
+                error = None if faults and _of_a_fault(raised) else raised
             if endless is None:
                 idle, endless = _settle(world, self.horizon_ms)
             return Run(
@@ -122,6 +133,9 @@ class Scenario:
                 never_struck=world.faults.never_struck,
                 outside=world.services,
                 idle=idle,
+                ended_us=world.now_us,
+                watched=frozenset(self.watch),
+                unseen=dict(world._realm.unseen),
                 endless=endless,
                 error=error,
                 result=result,
@@ -144,22 +158,22 @@ def _settle(world: World, horizon_ms: float) -> tuple[bool, str | None]:
         return False, str(limit)
 
 
-def calls(cls: type[Any], name: str, *made: tuple[float, str, tuple[Any, ...]]) -> Callable[[World], Awaitable[None]]:
-    """Clients who call one object, each at its time and whatever becomes of the others.
+@dataclass(frozen=True)
+class Calls:
+    """What :func:`calls` gives: an async function of a world that can be written as source."""
 
-    What a call raises in a run without faults is raised in the end: its code is wrong. Under a fault plan
-    a call may fail.
+    cls: type[Any]
+    name: str
+    made: tuple[tuple[float, str, tuple[Any, ...]], ...]
 
-    ``calls(Ledger, "tenant-42", (0, "grant", ("lease-a", 300)), (20, "grant", ("lease-b", 600)))``
-    """
-
-    async def play(world: World) -> None:
-        objects: Any = world.namespace(cls)
+    async def __call__(self, world: World) -> None:
+        """Make the calls, and wait for what becomes of each."""
+        objects: Any = world.namespace(self.cls)
         replies = []
-        for at, method, arguments in sorted(made, key=lambda call: call[0]):
+        for at, method, arguments in sorted(self.made, key=lambda call: call[0]):
             if world.start + at > world.now:
                 await world.run_until(world.start + at)
-            reply = getattr(objects.getByName(name), method)(*arguments)
+            reply = getattr(objects.getByName(self.name), method)(*arguments)
             reply.when_settled(lambda _: None)  # somebody listens: a failure is part of the run
             replies.append(reply)
         for reply in replies:
@@ -169,7 +183,16 @@ def calls(cls: type[Any], name: str, *made: tuple[float, str, tuple[Any, ...]]) 
                 if not world.faults.plan:
                     raise
 
-    return play
+
+def calls(cls: type[Any], name: str, *made: tuple[float, str, tuple[Any, ...]]) -> Calls:
+    """Clients who call one object, each at its time and whatever becomes of the others.
+
+    What a call raises in a run without faults is raised in the end: its code is wrong. Under a fault plan
+    a call may fail.
+
+    ``calls(Ledger, "tenant-42", (0, "grant", ("lease-a", 300)), (20, "grant", ("lease-b", 600)))``
+    """
+    return Calls(cls, name, made)
 
 
 def acknowledged(run: Run, method: str) -> list[tuple[Event, Event, list[Any]]]:
@@ -183,7 +206,7 @@ def acknowledged(run: Run, method: str) -> list[tuple[Event, Event, list[Any]]]:
             continue
         number = detail["call"]
         if event.kind == "request.sent":
-            sent[number] = _arguments(str(detail.get("arguments", "")))
+            sent[number] = arguments_of(event)
         elif event.kind == "request.started":
             started[number] = event
         elif event.kind == "request.replied" and number in started:
@@ -191,10 +214,21 @@ def acknowledged(run: Run, method: str) -> list[tuple[Event, Event, list[Any]]]:
     return found
 
 
-def _arguments(shown: str) -> list[Any]:
+def named(run: Run) -> frozenset[str]:
+    """What clients named in their calls: the first argument of each."""
+    found = set()
+    for event in run.trace.events("client", "request.sent"):
+        arguments = arguments_of(event)
+        if arguments and isinstance(arguments[0], (str, int)):
+            found.add(str(arguments[0]))
+    return frozenset(found)
+
+
+def arguments_of(sent: Event) -> list[Any]:
     """The plain arguments of a call, as its trace shows them."""
     import ast
 
+    shown = str(sent.detail.get("arguments", ""))
     try:
         return list(ast.literal_eval(f"({shown},)")) if shown else []
     except (ValueError, SyntaxError):

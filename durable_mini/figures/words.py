@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -84,17 +84,27 @@ def call(detail: Mapping[str, Scalar]) -> str:
     return f"{detail.get('method')}({shortened(str(detail.get('arguments', '')), 48)})"
 
 
-def effect_key(detail: Mapping[str, Scalar]) -> str:
-    """What an outside call is about: the first value of its JSON body, else its address."""
+def effect_key(detail: Mapping[str, Scalar], known: Collection[str] = ()) -> str:
+    """What an outside call is about: one of the ``known`` names, if it stands in its JSON body or its address.
+
+    Else the first value of the JSON body, else the address.
+    """
     body = detail.get("body")
+    values: list[object] = []
     if isinstance(body, str) and body.startswith("{"):
         try:
             values = list(json.loads(body).values())
         except (ValueError, AttributeError):
             values = []
-        if values and isinstance(values[0], (str, int)):
-            return shortened(str(values[0]), 24)
-    return shortened(urlsplit(str(detail.get("url", ""))).path.strip("/") or str(detail.get("url", "")), 24)
+    path = urlsplit(str(detail.get("url", ""))).path.strip("/")
+    if known:
+        named = (str(one) for one in (*values, *path.split("/"), detail.get("body")) if isinstance(one, (str, int)))
+        found = next((one for one in named if one in known), None)
+        if found is not None:
+            return found
+    if values and isinstance(values[0], (str, int)):
+        return shortened(str(values[0]), 24)
+    return shortened(path or str(detail.get("url", "")), 24)
 
 
 def effect_verb(detail: Mapping[str, Scalar], *, past: bool) -> str:
