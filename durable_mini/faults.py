@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from durable_mini import errors
 from durable_mini.limits import LATENCY_MAX_MS, LATENESS_MAX_MS
@@ -215,6 +215,13 @@ class Fault(NamedTuple):
         if not labelled or not placed or type(self.number) is not int or self.number < 0:
             raise ValueError(f"{str(self)!r} is no fault; {_EXPECTED}")
         if not self._fits():
+            self._check_number()
+            elsewhere = [f"{place}#0" for place, whats in _PLACES.items() if self.what in whats]
+            if not self.place and elsewhere:
+                raise ValueError(
+                    f"{str(self)!r}: {self.what} strikes at a point within it, "
+                    f"such as {self.object}/{self.activity}/{elsewhere[0]}."
+                )
             possible = ", ".join(_FOR_INSTANCE.get(what, what) for what in self._possible)
             raise ValueError(f"{str(self)!r}: what may happen there is {possible or 'nothing'}.")
         _span(self.at_ms, f"the fault {str(self)!r}")
@@ -226,6 +233,14 @@ class Fault(NamedTuple):
         if self.what == SLOW and self.ms > LATENCY_MAX_MS:
             raise ValueError(f"{str(self)!r}: an answer is slow by an hour at most, {LATENCY_MAX_MS} ms.")
         return self
+
+    def _check_number(self) -> None:
+        """A ValueError if an activity before a place has no number: its name has become a part of the object's."""
+        label, _, name = self.object.rpartition("/")
+        if not self.place and "/" in label and re.fullmatch(r"(effect|turn)#\d+", self.activity):
+            raise ValueError(
+                f"{str(self)!r}: which {name}? Expected its number too, such as {label}/{name}#0/{self.activity}."
+            )
 
 
 _FOR_INSTANCE: Final = {ANSWER: "answer 500", SLOW: "slow by 100 ms", DELAY: "delay by 100 ms"}
@@ -255,12 +270,22 @@ class FaultPlan(tuple[Fault, ...]):
 
     def __new__(cls, faults: Iterable[Fault] = ()) -> Self:
         """A plan of these faults."""
-        given = tuple(faults)
-        for fault in given:
+        given: Any = faults
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise TypeError(
+                f"FaultPlan() takes faults, such as Fault.parse(line), not {errors.shown(given)}; "
+                "text is read by FaultPlan.parse(text)."
+            )
+        chosen = tuple(faults)
+        for fault in chosen:
             if not isinstance(fault, Fault):
                 raise TypeError(f"FaultPlan() takes faults, such as Fault.parse(line), not {errors.shown(fault)}.")
             fault.checked()
-        return super().__new__(cls, given)
+        return super().__new__(cls, chosen)
+
+    def __add__(self, more: object) -> FaultPlan:
+        """The plan with the faults of another one after its own."""
+        return FaultPlan((*self, *more)) if isinstance(more, tuple) else NotImplemented
 
     def add(self, line: str | Fault) -> FaultPlan:
         """One fault more, given as a line: ``plan.add("LeaseLedger/tenant-42/alarm#0/turn#1: crash after commit")``."""
@@ -294,6 +319,9 @@ class FaultPlan(tuple[Fault, ...]):
     @classmethod
     def parse(cls, text: str) -> FaultPlan:
         """The plan that ``str(plan)`` wrote: a fault a line."""
+        given: Any = text
+        if not isinstance(given, str):
+            raise TypeError(f"FaultPlan.parse() takes text with a fault a line, not {errors.shown(given)}.")
         return cls(Fault.parse(line) for line in text.splitlines() if line.strip())
 
     def __str__(self) -> str:

@@ -58,6 +58,10 @@ def _limit(value: float, unit: str, kind: Kind, source: str) -> Any:
     return Limit(value, unit, kind, source)
 
 
+_AT_LEAST_ONE: Final = frozenset({"connections", "microtasks_per_turn", "events_per_instant", "events_per_drive"})
+"""With none of these nothing would ever happen."""
+
+
 class Limits:
     """The runtime's numbers. ``World(limits=Limits(keys_per_call=10))`` changes one."""
 
@@ -111,6 +115,8 @@ class Limits:
             if (type(value) is not int and (whole or type(value) is not float)) or not value >= 0:
                 number = "a whole number" if whole else "a number"
                 raise ValueError(f"Limits({name}={value!r}): expected {number}, 0 or more ({limit.unit}).")
+            if name in _AT_LEAST_ONE and value < 1:
+                raise ValueError(f"Limits({name}={value!r}): expected 1 or more ({limit.unit}).")
             object.__setattr__(self, name, value)
         for name in changes:
             raise TypeError(f"World(limits=...) has no limit {name!r}; known are {', '.join(sorted(LIMITS))}.")

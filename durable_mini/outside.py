@@ -121,9 +121,8 @@ class OutsideCalls:
         service = instance.realm.outside.find(effect.request.url)
         try:
             call = service.take(effect.request, instance.label)
-        except WorldError:  # a function of the service's has failed: the object hears that nobody answers
-            instance.note("effect.lost", effect.detail)
-            loop.soon(self._is_refused, effect)
+        except WorldError:  # its function of latencies has failed: the object hears that nobody answers
+            self._nobody_answers(effect)
             raise
         if effect.point is not None:
             self._change(effect.point, call)
@@ -131,8 +130,34 @@ class OutsideCalls:
             instance.note("effect.lost", effect.detail)
             loop.at(loop.now + call.there_us, self._is_refused, effect)
             return
+        if service.service.answers is not None:
+            loop.at(loop.now + call.there_us, self._asks, (effect, call))
+            return
         loop.at(loop.now + call.there_us, self._applies, (effect, call))
         loop.at(loop.now + call.there_us + call.back_us, self._is_answered, (effect, call))
+
+    def _asks(self, going: tuple[Effect, Treatment]) -> None:
+        """The call has come to a service that a function answers for."""
+        effect, call = going
+        loop = self._instance.loop
+        try:
+            asked = call.asked()
+        except WorldError:  # the function has failed
+            self._nobody_answers(effect)
+            raise
+        if call.answer is REFUSED:
+            self._instance.note("effect.lost", effect.detail)
+            self._is_refused(effect)
+            return
+        if asked and call.there_us:
+            loop.at(loop.now + call.there_us, self._applies, going)
+        else:
+            self._applies(going)
+        loop.at(loop.now + (call.there_us if asked else 0) + call.back_us, self._is_answered, going)
+
+    def _nobody_answers(self, effect: Effect) -> None:
+        self._instance.note("effect.lost", effect.detail)
+        self._instance.loop.soon(self._is_refused, effect)
 
     def _change(self, point: Point, call: Treatment) -> None:
         """What the fault plan makes of a call."""

@@ -52,7 +52,7 @@ class Answer(NamedTuple):
     """How long it takes; None: as long as the service takes."""
 
     effect_ms: float | None = None
-    """When it takes effect, in ms after the call was made; None: half-way."""
+    """When it takes effect, in ms after the call was made; None: half-way. The answer comes no sooner."""
 
 
 Behaviour = int | str | Answer
@@ -72,7 +72,8 @@ class Service:
         200 without a second effect, whatever the status that the script has for it.
     script: what it does with the first call, the second, ...; the last one holds for all later calls.
     failures: the share of calls, 0 to 1, that is answered 500 without an effect, known keys included.
-    answers: a function of (request, ledger) instead of a script; it gives a status or an Answer.
+    answers: a function of (request, ledger) instead of a script; it gives a status or an Answer. It is
+        asked when the call has come to the host, and is given a copy of the ledger as it is then.
     """
 
     def __init__(
@@ -96,6 +97,9 @@ class Service:
             raise TypeError(f"Service(answers={answers!r}): expected a function of (request, ledger).")
         if latency_ms is not None:
             draws.checked(latency_ms, "latency_ms", "ms", 0, LATENCY_MAX_MS, of="Service", each="host")
+        honours: Any = honours_keys
+        if honours not in (True, False):
+            raise TypeError(f"Service(honours_keys={errors.shown(honours)}): expected True or False.")
         self.usual = _behaviour(Answer(status, body), "Service()")
         self.latency_ms = latency_ms
         self.honours_keys = honours_keys
@@ -123,6 +127,11 @@ def _behaviour(given: Any, where: str) -> Answer:
     for name, ms in (("latency_ms", answer.latency_ms), ("effect_ms", answer.effect_ms)):
         if ms is not None and (type(ms) not in (int, float) or not 0 <= ms <= LATENCY_MAX_MS):
             raise ValueError(f"{where}: {name}={errors.shown(ms)}; expected 0 to {LATENCY_MAX_MS} ms, or None.")
+    if answer.latency_ms is not None and answer.effect_ms is not None and answer.effect_ms > answer.latency_ms:
+        raise ValueError(
+            f"{where}: effect_ms={answer.effect_ms} is later than latency_ms={answer.latency_ms}; "
+            "an answer comes after its effect."
+        )
     try:
         json.dumps(answer.body, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -208,8 +217,15 @@ class Treatment:
         """The call gets this answer, whatever the service would do."""
         self.answer, self.insisted = answer, True
 
+    def asked(self) -> bool:
+        """Have the service's function, if it has one, say what becomes of the call, which has come to it; else False.
+
+        ``there_us`` is then how much longer its effect takes.
+        """
+        return self._service.ask(self)
+
     def arrives(self, t: int) -> Entry:
-        """The call has come to the service, at ``t`` µs."""
+        """The call takes effect, or is seen to take none, at ``t`` µs."""
         return self._service.carry_out(self, t)
 
 
@@ -234,8 +250,6 @@ class ServiceAtWork:
         service = self.service
         if service.script:
             call.answer = service.script[min(call.number, len(service.script) - 1)]
-        elif service.answers is not None:
-            call.answer = self._asked(service.answers, request)
         if self._fails is not None and self._fails() < service.failures:
             call.insists_on(Answer(500, {"error": "internal server error"}))
         given = call.answer
@@ -244,11 +258,24 @@ class ServiceAtWork:
         call.there_us, call.back_us = round(there * US_PER_MS), max(0, round((latency - there) * US_PER_MS))
         return call
 
+    def ask(self, call: Treatment) -> bool:
+        """Whether a function says what becomes of ``call``; what it says is in the call then."""
+        answers = self.service.answers
+        if answers is None or call.insisted:
+            return False
+        call.answer = given = self._asked(answers, call.request)
+        so_far = call.there_us
+        latency_us = so_far + call.back_us if given.latency_ms is None else round(given.latency_ms * US_PER_MS)
+        effect_us = so_far if given.effect_ms is None else round(given.effect_ms * US_PER_MS)
+        call.there_us = max(0, effect_us - so_far)
+        call.back_us = max(0, latency_us - so_far - call.there_us)
+        return True
+
     def _asked(self, answers: Callable[[Request, Ledger], Behaviour], request: Request) -> Answer:
         """What the service's function makes of a request."""
         where = f"answers= of {self.host}"
         try:
-            given: Any = answers(request, self.ledger)
+            given: Any = answers(request, Ledger(self.ledger))
         except Exception as error:
             raise WorldError(f"{where}: the function raised {errors.describe(error)} for {request}.") from error
         if isinstance(given, CoroutineType):
@@ -288,7 +315,7 @@ _PORTS: Final = {"http": ":80", "https": ":443"}
 """What a URL means without saying it."""
 
 
-_HOST: Final = re.compile(r"[^/\s?#@]+(?<!:)(/(?!/)[^\s?#]*)?")
+_HOST: Final = re.compile(r"[^/\s?#@*]+(?<!:)(/(?!/)[^\s?#]*)?")
 
 
 def _place(name: str) -> str:
@@ -310,6 +337,8 @@ class OutsideWorld:
                     f"World(services={{{host!r}: ...}}): expected a host such as 'pay.example', or a host and the "
                     "beginning of a path such as 'pay.example/refunds'."
                 )
+            if host.partition("/")[0].endswith(tuple(_PORTS.values())):
+                raise ValueError(f"World(services={{{host!r}: ...}}): leave the port away; it is the usual one.")
             if not isinstance(service, Service):
                 raise TypeError(f"World(services={{{host!r}: {service!r}}}): expected a Service(...).")
         self._seed, self._limits = seed, limits
@@ -323,11 +352,14 @@ class OutsideWorld:
 
     def __getitem__(self, host: str) -> Ledger:
         """What really happened at ``host``."""
-        found = self._services.get(host) or self._others.get(host)
+        found = self._services.get(self._prefixes.get(_place(host), host)) or self._others.get(host.lower())
         if found is None:
             known = ", ".join([*self._services, *self._others]) or "none"
             raise KeyError(f"{host!r} is no service of this world and was never called; there are {known}.")
         return found.ledger
+
+    def __repr__(self) -> str:
+        return f"<OutsideWorld {', '.join([*self._services, *self._others]) or 'of no service'}>"
 
     def __iter__(self) -> Any:
         return iter([*self._services, *self._others])

@@ -97,7 +97,7 @@ class World:
         if abs(seed) >> 63:
             raise ValueError(f"World(seed={errors.shown(seed)}): expected a whole number of at most 63 bits.")
         if faults is not None and not isinstance(faults, FaultPlan):
-            raise TypeError(f"World(faults={faults!r}): expected a FaultPlan, such as FaultPlan().evict(...).")
+            raise TypeError(f"World(faults={faults!r}): expected a FaultPlan, such as FaultPlan().evict(...) or FaultPlan.parse(text).")
         if watch is not None and not (isinstance(watch, dict) and all(isinstance(q, str) for q in watch.values())):
             raise TypeError(f"World(watch={watch!r}): expected a dict of names and SQL queries.")
         numbers = Limits.of(limits)

@@ -82,6 +82,14 @@ def test_a_plan_reads_back_as_it_was_written() -> None:
                 "restart once answered."
             ),
         ),
+        (
+            "A/a/grant#0: crash before commit",
+            "crash before commit strikes at a point within it, such as A/a/grant#0/turn#0.",
+        ),
+        (
+            "A/a/alarm/effect#0: refuse",
+            "which alarm? Expected its number too, such as A/a/alarm#0/effect#0.",
+        ),
         ("A/a/grant#0/effect#0: answer 600", "expected a status from 200 to 599."),
         ("A/a/grant#0/effect#0: answer 199", "expected a status from 200 to 599."),
         ("A/a/grant#0/effect#0: slow by 3600001 ms", "an answer is slow by an hour at most, 3600000 ms."),
@@ -113,6 +121,15 @@ def test_a_line_that_is_no_fault_is_refused_with_one_sentence(line: str, says: s
         (
             lambda: FaultPlan().evict("tenant-42", at_ms=5),
             f"ValueError: 'at 5 ms: evict tenant-42' is no fault; {EXPECTED}",
+        ),
+        (
+            lambda: FaultPlan("at 5 ms: restart"),  # type: ignore[arg-type]
+            "TypeError: FaultPlan() takes faults, such as Fault.parse(line), not 'at 5 ms: restart'; ",
+        ),
+        (lambda: FaultPlan(None), "TypeError: FaultPlan() takes faults, such as Fault.parse(line), not None; "),  # type: ignore[arg-type]
+        (
+            lambda: FaultPlan.parse(None),  # type: ignore[arg-type]
+            "TypeError: FaultPlan.parse() takes text with a fault a line, not None.",
         ),
         (
             lambda: FaultPlan().refuse_effect("A/a", "alarm"),
@@ -152,7 +169,7 @@ def test_what_is_no_fault_is_refused_when_it_is_written(make: Callable[[], Any],
     with pytest.raises((TypeError, ValueError)) as raised:
         make()
     sentence = f"{type(raised.value).__name__}: {raised.value}"
-    assert sentence == says or (says.endswith("at most ") and sentence.startswith(says))
+    assert sentence == says or (says.endswith(("at most ", "; ")) and sentence.startswith(says))
 
 
 def test_plans_do_not_change_and_compare_by_content() -> None:
@@ -163,6 +180,8 @@ def test_plans_do_not_change_and_compare_by_content() -> None:
     assert next(iter(longer)) == Fault("evict", "A/a", at_ms=5)
     assert hash(FaultPlan().evict("A/a", at_ms=5)) == hash(short)
     assert short != longer
+    assert short + FaultPlan().restart(at_ms=6) == longer
+    assert type(short + FaultPlan()) is FaultPlan
     assert short != "at 5 ms: evict A/a"
 
 

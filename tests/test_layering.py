@@ -264,4 +264,4 @@ def test_the_core_is_small() -> None:
     assert max(lengths.values()) < 800, "a module is read in one sitting"
     evening = [path for path in CORE_SOURCES if name(path) not in FILES_OF_A_DURABLE_WORLD]
     assert len(evening) == len(CORE_SOURCES) - len(FILES_OF_A_DURABLE_WORLD)
-    assert sum(len(lines_of_code(path)) for path in evening) < 5_800, "the core is read in an evening"
+    assert sum(len(lines_of_code(path)) for path in evening) < 6_200, "the core is read in an evening"

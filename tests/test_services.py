@@ -281,9 +281,64 @@ def test_a_function_that_fails_is_told_to_whoever_runs_the_world_and_the_object_
     call = inside.start(lambda _: pay())
     with pytest.raises(WorldError, match=says):
         inside.world.run_sync(call)
-    assert inside.world.run_sync(call) == [LOST, True, 0]
+    assert inside.world.run_sync(call) == [LOST, True, 10], "it was asked when the call had come to it"
     assert kinds(inside.world, "effect") == ["effect.called", "effect.lost"]
     assert list(inside.world.services[HOST]) == []
+
+
+def test_a_function_is_asked_when_a_call_arrives_so_calls_under_way_together_see_each_others_effects() -> None:
+    def once(_request: Request, ledger: Ledger) -> int:
+        return 409 if ledger.effects else 200
+
+    inside = beside(Service(answers=once))
+
+    async def body(_: Any) -> list[int]:
+        return [answer[0] for answer in await gather(pay(), pay(), pay())]
+
+    assert inside(body) == [200, 409, 409]
+    assert len(inside.world.services[HOST].effects) == 1
+
+
+def test_a_function_may_refuse_delay_and_put_off_the_effect_of_the_call_that_has_come() -> None:
+    given: list[Any] = [Answer(latency_ms=50), Answer(effect_ms=30, latency_ms=40), Answer(effect_ms=2), "refuse"]
+    inside = beside(Service(answers=lambda _r, ledger: given[len(ledger)]))
+
+    async def body(_: Any) -> list[float]:
+        return [(await pay())[2] for _ in range(4)]
+
+    assert inside(body) == [50, 90, 110, 120]
+    assert [entry.t / 1000 for entry in inside.world.services[HOST]] == [10, 80, 100]
+
+
+def test_a_function_is_given_a_copy_of_the_ledger() -> None:
+    def forgets(_request: Request, ledger: Ledger) -> int:
+        ledger.clear()
+        return 200
+
+    inside = beside(Service(answers=forgets))
+    inside(lambda _: pay())
+    inside(lambda _: pay())
+    assert len(inside.world.services[HOST]) == 2
+
+
+@pytest.mark.parametrize("host", ["pay.example:443", "pay.example:80/x", "*.example"])
+def test_a_host_that_no_call_would_ever_reach_is_refused(host: str) -> None:
+    with pytest.raises(ValueError, match=r"^World\(services="):
+        World(services={host: Service()})
+
+
+def test_what_a_service_is_made_with_is_checked() -> None:
+    with pytest.raises(TypeError, match=r"honours_keys='no'\): expected True or False\.$"):
+        Service(honours_keys="no")  # type: ignore[arg-type]  # the point
+    with pytest.raises(ValueError, match=r"effect_ms=100 is later than latency_ms=5; an answer comes after its effect"):
+        Service(script=[Answer(latency_ms=5, effect_ms=100)])
+    with pytest.raises(ValueError, match=r"^Limits\(connections=0\): expected 1 or more"):
+        World(limits={"connections": 0})
+
+
+def test_a_ledger_is_found_whatever_the_case_of_its_host() -> None:
+    world = World(services={"Pay.example": Service()})
+    assert world.services["pay.example"] is world.services["Pay.example"]
 
 
 def test_a_latency_function_that_fails_is_told_too_and_its_connection_is_free_again() -> None:

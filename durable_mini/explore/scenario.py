@@ -120,11 +120,16 @@ class Scenario:
             except errors.LimitError as limit:
                 endless = str(limit)
             except SystemExit as left:
-                error = RuntimeError(f"sys.exit({left.code!r}) ends no object; let alarm() or the method return")
+                error = _exit(left)
             except Exception as raised:  # noqa: BLE001 - a learner's class may raise anything
                 error = None if faults and _of_a_fault(raised) else raised
-            if endless is None:
-                idle, endless = _settle(world, self.horizon_ms)
+            ended_us = world.now_us
+            if endless is None and not isinstance(error, ExitError):
+                try:
+                    idle, endless = _settle(world, self.horizon_ms)
+                except SystemExit as left:
+                    error = _exit(left)
+                ended_us = world.now_us if idle else ended_us + round(self.horizon_ms * US_PER_MS)
             return Run(
                 plan=faults,
                 trace=world.trace,
@@ -133,7 +138,7 @@ class Scenario:
                 never_struck=world.faults.never_struck,
                 outside=world.services,
                 idle=idle,
-                ended_us=world.now_us,
+                ended_us=ended_us,
                 watched=frozenset(self.watch),
                 unseen=dict(world._realm.unseen),
                 endless=endless,
@@ -148,6 +153,14 @@ def _of_a_fault(error: Exception) -> bool:
     """Whether a client was told of a fault, and not of a mistake in its own code or in the class."""
     lost = getattr(error, "retryable", False) or getattr(error, "durableObjectReset", False)
     return bool(lost) or errors.message_of(error).startswith(RAISED)
+
+
+class ExitError(RuntimeError):
+    """The learner's class, or the scenario, left Python by ``sys.exit``."""
+
+
+def _exit(left: SystemExit) -> ExitError:
+    return ExitError(f"sys.exit({left.code!r}) ends no object; return from the method instead")
 
 
 def _settle(world: World, horizon_ms: float) -> tuple[bool, str | None]:

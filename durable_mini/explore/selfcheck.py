@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from durable_mini.explore.carried import hash_seed_digest
+from durable_mini.figures import words
 
 if TYPE_CHECKING:
     from durable_mini.explore.scenario import Run, Scenario
@@ -30,12 +31,12 @@ def self_check(scenario: Scenario, *, with_hash_seed: bool) -> SelfCheck:
     again = first_difference(first, scenario.run())
     if again is not None:
         return SelfCheck(
-            f"two runs of the same plan differ, {again}: something outlives the object, such as a variable of the "
-            "class or of the module"
+            f"two runs of the same plan differ, {again}; something is not the object's own: a variable of the class or "
+            "of the module that outlives it, or the machine's clock (Date.now() is the world's)"
         )
     reversed_ = first_difference(first, scenario.run(reverse_unordered_selects=True))
     if reversed_ is not None:
-        return SelfCheck(f"the result depends on the order of rows that no ORDER BY has sorted, {reversed_}")
+        return SelfCheck(f"the result depends on the order of rows that no ORDER BY has sorted: it differs {reversed_}")
     if not with_hash_seed:
         return SelfCheck(None)
     digest, why = hash_seed_digest(scenario)
@@ -52,7 +53,9 @@ def first_difference(one: Run, other: Run) -> str | None:
         return None
     for before, after in zip(one.trace, other.trace, strict=False):
         if before != after:
-            return f"first at {before.ms:g} ms, where one has {before.kind} and the other {after.kind}" + (
-                "" if before.kind != after.kind else f" of {dict(before.detail)} and {dict(after.detail)}"
-            )
+            told = [words.in_story(event, one.trace.start_ms) for event in (before, after)]
+            when = words.whole_ms(before.t)
+            if told[0] == told[1]:
+                return f"first at {when}, at “{told[0]}”"
+            return f"first at {when}, where one has “{told[0]}” and the other “{told[1]}”"
     return "as one is longer than the other"

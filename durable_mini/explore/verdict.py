@@ -174,7 +174,7 @@ def told_around(run: Run, conflict: Conflict, width: int = _WIDTH) -> str:
         rows.append((mark, words.whole_ms(event.t), words.in_story(event, run.trace.start_ms)))
     if before + 1 < len(telling):
         rows.append(("", "⋯", ""))
-    moment = max(len(row[1]) for row in rows)
+    moment = max((len(row[1]) for row in rows), default=0)
     lines = (f"{mark:1} {when:>{moment}}  {what}".rstrip() for mark, when, what in rows)
     return "\n".join(line if len(line) <= width else line[: width - 1].rstrip() + "…" for line in lines)
 

@@ -12,10 +12,14 @@ from durable_mini.explore import (
     AlarmIsEarliest,
     ComesToAnEnd,
     EffectAtMostOnce,
+    InTime,
+    NotEarly,
     NothingLost,
     NothingOverdue,
     Property,
+    Run,
     Scenario,
+    calls,
     explore,
     replay,
 )
@@ -256,6 +260,144 @@ def test_memory_that_outlives_the_object_is_found_before_any_verdict() -> None:
     verdict = explore(three_leases(Remembers), LEASES)
     assert verdict.outcome == "unknown"
     assert "two runs of the same plan differ" in str(verdict)
+    assert "{" not in verdict.why
+
+
+def test_an_order_of_a_set_that_clients_of_calls_bring_out_is_found_with_another_hash_seed() -> None:
+    clients = Scenario(calls(OfASet, "a", (0, "go", ())))
+    verdict = explore(clients, [ComesToAnEnd()], depth=0, check_hash_seed=True)
+    assert verdict.outcome == "unknown"
+    assert "depends on the hash seed" in verdict.why
+
+
+# -- what no plan has caused ------------------------------------------------------------------------------------------
+
+
+class NeverMade(LeaseLedger):
+    """Its constructor fails."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        self.sql.exec("CREATE TABEL more (x)")
+
+
+class NeverReady(LeaseLedger):
+    """What its constructor waits for fails."""
+
+    async def ensure_alarm(self) -> None:
+        raise RuntimeError("no")
+
+
+class AlwaysAborts(LeaseLedger):
+    """Each call resets the object."""
+
+    async def grant(self, *_: Any) -> None:
+        self.ctx.abort("enough")
+
+
+class Leaves(LeaseLedger):
+    """A script's way to end."""
+
+    async def grant(self, *_: Any) -> None:
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("cls", [NeverMade, NeverReady, AlwaysAborts, Leaves])
+def test_without_a_plan_no_error_is_a_faults(cls: type) -> None:
+    verdict = explore(three_leases(cls), LEASES, check_repeats=False)
+    assert (verdict.outcome, verdict.space.runs) == ("broken", 1)
+    assert verdict.story.startswith("The clients' code raised ")
+
+
+def test_a_scenario_that_fails_before_anything_happened_is_told() -> None:
+    async def play(_world: World) -> None:
+        raise LookupError("nothing")
+
+    verdict = explore(play, [ComesToAnEnd()], check_repeats=False)
+    assert verdict.story == "The clients' code raised LookupError: nothing"
+    assert str(verdict)
+
+
+# -- properties that ask for nothing, or cannot tell ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "sentence"),
+    [
+        (NothingLost("grnt"), "NothingLost('grnt'): no client of the scenario calls grnt; it calls grant."),
+        (
+            NothingLost("grant", ttl=0),
+            "NothingLost('grant', ttl=0): argument 0 of grant('lease-a', 300) is ",
+        ),
+        (
+            NothingLost("grant", ttl=5),
+            "NothingLost('grant', ttl=5): argument 5 of grant('lease-a', 300) is ",
+        ),
+        (NotEarly("grnt", ttl=1), "NotEarly('grnt', ttl=1): no client"),
+        (InTime("grnt", ttl=1, within_ms=5), "InTime('grnt', ttl=1): no client"),
+        (
+            EffectAtMostOnce("revke"),
+            "EffectAtMostOnce('revke'): no effect has an address that contains it; ",
+        ),
+        (
+            NothingOverdue("leses"),
+            "NothingOverdue('leses'): the scenario does not watch rows of that name; ",
+        ),
+        (AlarmIsEarliest("leases", 7), "AlarmIsEarliest('leases'): its rows have 2 columns, and none with index 7."),
+        (AlarmIsEarliest("wrong"), "AlarmIsEarliest('wrong'): the watched query fails: no such table: parcels"),
+    ],
+    ids=lambda given: given.partition(":")[0] if isinstance(given, str) else "",
+)
+def test_a_property_that_asks_for_nothing_is_refused(one: Any, sentence: str) -> None:
+    made = three_leases()
+    watched = Scenario(made.play, made.settings, {**made.watch, "wrong": "SELECT 1 FROM parcels"})
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the message is compared below
+        explore(watched, [one])
+    assert str(raised.value).startswith(sentence)
+
+
+def test_what_is_due_beyond_the_horizon_is_not_taken_for_lost() -> None:
+    verdict = explore(scenario(LeaseLedger, (0, "lease-a", 3_600_000)), [NothingLost("grant", ttl=1)], depth=0)
+    assert (verdict.outcome, verdict.why.replace("\u00a0", " ")) == (
+        "unknown",
+        (
+            "the effect of grant(lease-a) is due at 3 600 000 ms, and the run was cut off at 600 000 ms; "
+            "give the Scenario a greater horizon_ms"
+        ),
+    )
+    longer = Scenario(calls(LeaseLedger, "tenant-42", (0, "grant", ("lease-a", 3_600_000))), horizon_ms=4_000_000)
+    assert explore(longer, [NothingLost("grant", ttl=1), ComesToAnEnd()], depth=0).outcome == "holds"
+
+
+def test_a_property_that_raises_is_named_with_the_plan() -> None:
+    class Fails:
+        name = "fails"
+
+        def check(self, run: Run) -> Any:
+            raise KeyError(str(run.plan))
+
+    with pytest.raises(KeyError) as raised:
+        explore(three_leases(), [Fails()])
+    assert raised.value.__notes__ == ["It was raised by the property fails in the run with no fault."]
+
+
+def test_a_property_that_gives_no_conflict_is_named() -> None:
+    class Says:
+        name = "says"
+
+        def check(self, _run: Run) -> Any:
+            return "wrong"
+
+    with pytest.raises(TypeError, match=r"^The property says gave 'wrong': expected None if it holds, else a Conflict"):
+        explore(three_leases(), [Says()])
+
+
+def test_an_effect_is_known_by_what_the_client_named_wherever_it_stands_in_its_body() -> None:
+    class Wordy(LeaseLedger):
+        async def revoke(self, lease_id: str) -> None:
+            await fetch("https://access.example/do", method="POST", json={"action": "revoke", "lease": lease_id})
+
+    assert explore(three_leases(Wordy), [EffectAtMostOnce(), NothingLost("grant", ttl=1)], depth=0).outcome == "holds"
 
 
 def test_an_order_of_rows_that_nothing_has_sorted_is_found() -> None:
