@@ -146,6 +146,7 @@ class Instance:
         if promise._state == REJECTED:
             told = errors.describe(promise._value)
             self.note("promise.unhandled", {"promise": f"waitUntil({promise})", "message": told})
+            self.loop.unheard.append(f"waitUntil({promise}) of {self.label}: {told}")
 
     def abort(self, message: str, *, retry_alarm: bool) -> NoReturn:
         """``ctx.abort``: reset the object now; nothing of its code runs any more."""

@@ -113,6 +113,7 @@ class Loop:
         self.closed = False
         self.interrupted = False
         self.unhandled: list[Promise[Any]] = []
+        self.unheard: list[str] = []  # failures of what nobody could await
         self.fresh_failures: list[Promise[Any]] = []
         """Those of the running turn, which may still be awaited in it."""
         self._ready: deque[tuple[Callable[[Any], object], Any]] = deque()
@@ -403,6 +404,11 @@ class Loop:
         if interrupted:  # flagged at a moment that nothing looked at any more
             raise KeyboardInterrupt
         return state
+
+    @property
+    def rests(self) -> bool:
+        """Whether nobody drives the loop, and nothing is under way on the disk."""
+        return self._driver is None and self._operation is None
 
     @property
     def driven_here(self) -> bool:

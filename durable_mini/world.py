@@ -97,7 +97,7 @@ class World:
         if abs(seed) >> 63:
             raise ValueError(f"World(seed={errors.shown(seed)}): expected a whole number of at most 63 bits.")
         if faults is not None and not isinstance(faults, FaultPlan):
-            raise TypeError(f"World(faults={faults!r}): expected a FaultPlan, such as FaultPlan().evict(...) or FaultPlan.parse(text).")
+            raise TypeError(f"World(faults={faults!r}): expected a FaultPlan, such as FaultPlan.parse(text).")
         if watch is not None and not (isinstance(watch, dict) and all(isinstance(q, str) for q in watch.values())):
             raise TypeError(f"World(watch={watch!r}): expected a dict of names and SQL queries.")
         numbers = Limits.of(limits)
@@ -121,9 +121,9 @@ class World:
         new_record: Callable[[Namespace[Any], DurableObjectId, str], Record] = Record
         if path is not None:
             from durable_mini.durable import DurableRecord  # a world in memory does without
-            from durable_mini.storage.disk import Disk
+            from durable_mini.rerun import disk_of
 
-            disk = Disk(path, numbers.open_files)
+            disk = disk_of(self, path, numbers.open_files)
             new_record = partial(DurableRecord, disk=disk)
             self._loop.now = disk.folder.now_us + (away if disk.folder.generation > 1 else 0)
             self._loop.in_thread = disk.in_thread
@@ -521,7 +521,7 @@ class World:
     @property
     def unhandled(self) -> list[str]:
         """The failed promises that nobody has awaited, in words."""
-        return [f"{promise}: {errors.describe(promise._value)}" for promise in self._loop.still_unhandled()]
+        return [*map(_failure, self._loop.still_unhandled()), *self._loop.unheard]
 
     async def close(self) -> None:
         """Let go of everything; failures that nobody awaited are logged. Closing twice is fine."""
@@ -541,6 +541,12 @@ class World:
                 self._shut()
                 if self._disk is not None:
                     self._disk.let_go()
+
+    def give_way(self) -> None:
+        """Close, to leave the folder to another world, if nothing runs here."""
+        if self._disk is not None and not self._closed_down and self._loop.rests:
+            self._shut()
+            self._disk.let_go()
 
     def _shut(self) -> None:
         self._leave()
@@ -578,6 +584,13 @@ class World:
 
     def __repr__(self) -> str:
         return f"<World seed={self.seed} {'closed' if self._loop.closed else f'at {self._loop.now / US_PER_MS:g} ms'}>"
+
+
+def _failure(promise: Promise[Any]) -> str:
+    """What nobody has awaited, of which object, and why it failed."""
+    label = getattr(promise.owner, "label", "")
+    of = f" of {label}" if label and label not in str(promise) else ""
+    return f"{promise}{of}: {errors.describe(promise._value)}"
 
 
 class _Drive:

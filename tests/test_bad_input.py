@@ -1911,10 +1911,13 @@ WORLDS: list[tuple[dict[str, Any], str]] = [
         "ValueError: Limits(keys_per_call=True): expected a whole number, 0 or more (keys).",
     ),
     ({"limits": {"block_ms": math.nan}}, "ValueError: Limits(block_ms=nan): expected a whole number, 0 or more (ms)."),
-    ({"faults": 5}, "TypeError: World(faults=5): expected a FaultPlan, such as FaultPlan().evict(...) or FaultPlan.parse(text)."),
+    (
+        {"faults": 5},
+        "TypeError: World(faults=5): expected a FaultPlan, such as FaultPlan.parse(text).",
+    ),
     (
         {"faults": "at 5 ms: evict A/a"},
-        "TypeError: World(faults='at 5 ms: evict A/a'): expected a FaultPlan, such as FaultPlan().evict(...) or FaultPlan.parse(text).",
+        "TypeError: World(faults='at 5 ms: evict A/a'): expected a FaultPlan, such as FaultPlan.parse(text).",
     ),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -10,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -275,6 +277,56 @@ def test_a_second_world_in_this_process_is_refused_with_a_sentence_and_the_first
     again = World(path=path)
     assert again.run_sync(again.namespace(Room).getByName("a").count()) == 2
     again.run_sync(again.close())
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a cell: IPython is there, and says so."""
+    shell = types.ModuleType("IPython")
+    shell.get_ipython = object  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+
+
+@pytest.mark.usefixtures("notebook")
+@pytest.mark.parametrize("drive", ["script", "cell"])
+def test_in_a_notebook_a_cell_that_runs_again_takes_its_folder_over(path: Path, drive: str) -> None:
+    """B12: the setup cell is run three times."""
+    worlds = []
+
+    async def cell() -> int:
+        worlds.append(World(path=path))
+        count: int = await worlds[-1].namespace(Room).getByName("a").add()
+        return count
+
+    async def notebook() -> list[int]:
+        return [await cell(), await cell(), await cell()]
+
+    if drive == "cell":
+        assert asyncio.run(notebook()) == [1, 2, 3]
+    else:
+        for number in range(1, 4):
+            worlds.append(World(path=path))
+            assert worlds[-1].run_sync(worlds[-1].namespace(Room).getByName("a").add()) == number
+    with pytest.raises(WorldError, match="is closed; make a new World"):
+        worlds[0].run_sync(worlds[0].run_for(1))
+    worlds[-1].run_sync(worlds[-1].close())
+
+
+@pytest.mark.usefixtures("notebook")
+def test_in_a_notebook_a_world_in_which_something_runs_keeps_its_folder(path: Path) -> None:
+    async def notebook() -> None:
+        async with World(path=path) as world:
+            room: Any = world.namespace(Room).getByName("a")
+
+            async def cell() -> Any:
+                return await room.add()
+
+            call = asyncio.create_task(cell())
+            await asyncio.sleep(0)
+            assert "another world, or another program, has" in refused(path)
+            assert await call == 1
+
+    asyncio.run(notebook())
 
 
 def test_a_world_that_nobody_holds_any_more_gives_its_folder_back(path: Path) -> None:
