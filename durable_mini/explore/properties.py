@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from durable_mini.explore.scenario import acknowledged, arguments_of, named
+from durable_mini.explore.scenario import acknowledged, arguments_of
 from durable_mini.figures import words
 from durable_mini.limits import US_PER_MS
 
@@ -126,7 +126,7 @@ def _key(run: Run, key: Key | None) -> Key:
     """What tells of which thing an effect is: ``key``, else what the clients called it in their calls."""
     if key is not None:
         return key
-    known = named(run)
+    known = run.named
     return lambda detail: words.effect_key(detail, known)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini import errors
@@ -73,6 +73,12 @@ class Run:
         for event in self.trace.events(kind="storage.rows"):
             found.setdefault(str(event.detail["of"]), []).append((event, json.loads(str(event.detail["rows"]))))
         return found
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """What clients named in their calls: the first argument of each."""
+        sent = map(arguments_of, self.trace.events("client", "request.sent"))
+        return frozenset(str(given[0]) for given in sent if given and isinstance(given[0], (str, int)))
 
 
 @dataclass(frozen=True)
@@ -227,25 +233,20 @@ def acknowledged(run: Run, method: str) -> list[tuple[Event, Event, list[Any]]]:
     return found
 
 
-def named(run: Run) -> frozenset[str]:
-    """What clients named in their calls: the first argument of each."""
-    found = set()
-    for event in run.trace.events("client", "request.sent"):
-        arguments = arguments_of(event)
-        if arguments and isinstance(arguments[0], (str, int)):
-            found.add(str(arguments[0]))
-    return frozenset(found)
-
-
 def arguments_of(sent: Event) -> list[Any]:
     """The plain arguments of a call, as its trace shows them."""
+    return list(_parsed(str(sent.detail.get("arguments", ""))))
+
+
+@lru_cache(maxsize=256)
+def _parsed(shown: str) -> tuple[Any, ...]:
+    """Arguments as they were written; of an exploration's thousands of runs each has the same."""
     import ast
 
-    shown = str(sent.detail.get("arguments", ""))
     try:
-        return list(ast.literal_eval(f"({shown},)")) if shown else []
+        return tuple(ast.literal_eval(f"({shown},)")) if shown else ()
     except (ValueError, SyntaxError):
-        return [shown]
+        return (shown,)
 
 
 def ms(t: int) -> float:
