@@ -72,6 +72,12 @@ CALL_DEPTH: Final = (
     "Subrequest depth limit exceeded. This request recursed through Workers too many times. This can happen e.g. if "
     "you have a Worker or Durable Object that calls other Workers or objects recursively."
 )
+OVERLOADED_REQUESTS: Final = "Durable Object is overloaded. Too many requests queued."
+OVERLOADED_BYTES: Final = "Durable Object is overloaded. Too much data queued."
+OVERLOADED_AGE: Final = "Durable Object is overloaded. Requests queued for too long."
+OVERLOADED_WINDOW: Final = (
+    "Durable Object is overloaded. Too many requests for the same object within a 10 second window."
+)
 NO_RPC_METHOD: Final = 'The RPC receiver does not implement the method "{}".'
 NO_FETCH_HANDLER: Final = "Handler does not export a fetch() function."
 BAD_ID: Final = "Invalid Durable Object ID: must be 64 hex digits"

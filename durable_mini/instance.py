@@ -30,6 +30,7 @@ from durable_mini.task import Task, explained
 from durable_mini.timers import Timers
 
 if TYPE_CHECKING:
+    from durable_mini.capacity import Isolate
     from durable_mini.realm import Realm
     from durable_mini.record import Record
     from durable_mini.storage.database import Database
@@ -65,6 +66,9 @@ class Instance:
         self.doing = f"constructor#{number - 1}"
         """What plain code runs for, such as ``alarm#0``; a task knows it by itself."""
         self.points = None if realm.faults is None else Points(self, realm.faults)
+        self._cost = None if realm.capacity.cpu is None else realm.capacity.cost_us
+        self._isolate = realm.capacity.isolate
+        self._drain_is_due = False
         self.has_alarm_handler = record.namespace.has_alarm_handler
         self._calls: dict[Call, None] = {}
         self.pending = 0
@@ -162,6 +166,9 @@ class Instance:
         if self.realm.disk is not None and not self.record.in_use():
             self.record.when_ready(lambda error: self._reopened(error, section, function, argument))
             return
+        if self._isolate is not None and self._isolate.busy:
+            self._isolate.wait(lambda: self.enter(section, function, argument))
+            return
         gate = self.gate
         if section is not None:
             section = standing(section)
@@ -193,6 +200,9 @@ class Instance:
     def _drain(self) -> None:
         """Let in what may enter now, one turn after the other."""
         while self.alive and not self.gate.busy:
+            if self._isolate is not None and self._isolate.busy:
+                self._drain_later(self._isolate)
+                return
             admitted = self._first.pop(0) if self._first else self.gate.next() if self.gate.waiting else None
             if admitted is None:
                 return
@@ -201,6 +211,18 @@ class Instance:
                 self.record.when_ready(partial(self._ready, admitted))
                 return
             self._turn(*admitted)
+
+    def _drain_later(self, isolate: Isolate) -> None:
+        """Another object's turn has the thread: go on when it is free."""
+        if self._drain_is_due or not (self._first or self.gate.waiting):
+            return
+        self._drain_is_due = True
+
+        def drain() -> None:
+            self._drain_is_due = False
+            self._drain()
+
+        isolate.wait(drain)
 
     def _ready(self, admitted: tuple[Section | None, Admitted, Any], error: Exception | None) -> None:
         """The object's file, which others have crowded out before the event was let in, is open again."""
@@ -218,6 +240,7 @@ class Instance:
         loop.owner = self
         loop.spent = 0
         loop.ticks = TICKS_PER_TURN
+        constructs = self.object is None
         try:
             function(argument)
             if loop.microtasks:
@@ -234,7 +257,11 @@ class Instance:
                 self.doing = loop.task.activity
             loop.owner = loop.task = None
             spent, loop.spent = loop.spent, 0
+            if self._cost is not None and not constructs:
+                spent += self._cost(self.label)
             if spent and self.alive:
+                if self._isolate is not None:
+                    self._isolate.holder = self
                 if loop.trace is not None:  # what the turn did after its first instant has not happened yet
                     self._withdrawn = loop.trace.withdraw_after(loop.now)
                 loop.at(loop.now + spent, self._spent)
@@ -247,8 +274,12 @@ class Instance:
             for row in self._withdrawn:
                 self.loop.trace.record(row)
             self._withdrawn = []
+        if self._isolate is not None:
+            self._isolate.holder = None
         self._end_turn()
         self._drain()
+        if self._isolate is not None and not self._isolate.busy:
+            self._isolate.free(self)
 
     def _end_turn(self) -> None:
         if self.loop.fresh_failures:
@@ -385,14 +416,23 @@ class Instance:
                 ),
             )
             return
+        queue = self.record.queue
+        refusal = None if queue is None else queue.refusal(call, self.loop.now)
+        if refusal is not None:
+            refuse(self.loop, call, Error(refusal), overloaded=True)
+            return
         self._calls[call] = None
         call.instance = self
-        if self.loop.trace is not None and not self.gate.admits(None):
+        if self.loop.trace is not None and (
+            not self.gate.admits(None) or (self._isolate is not None and self._isolate.busy)
+        ):
             self.note("request.queued", {"call": call.number, "method": call.method})
         self.enter(None, self._run_call, call)
 
     @calls_learner_code
     def _run_call(self, call: Call) -> None:
+        if self.record.queue is not None:
+            self.record.queue.leaves(call)
         if self.loop.trace is not None:
             self.note("request.started", {"call": call.number, "method": call.method})
         self.loop.depth = call.depth
@@ -482,6 +522,8 @@ class Instance:
     def fail_call(self, call: Call, error: BaseException, **flags: bool) -> None:
         """Answer ``call`` with ``error`` without its method having ended."""
         self._calls.pop(call, None)
+        if self.record.queue is not None:
+            self.record.queue.leaves(call)
         if call.on_error is not None:
             call.on_error(errors.carried(error, **flags))
         refuse(self.loop, call, error, **flags)
@@ -690,6 +732,8 @@ class Instance:
             self.note("alarm.failed", {"run": run.number, "message": told})
             outcome = Outcome(retry=retry_alarm, counts=counted, message=told, abandon=not retry_alarm)
             self.loop.soon(run.tell_scheduler, outcome)
+        if self._isolate is not None and self._isolate.holder is self:
+            self.loop.soon(self._isolate.free, self)
         if drop_timers:
             drop_timers_of_the_dead(self.loop)
         if self.loop.owner is not self:

@@ -41,6 +41,9 @@ COMPAT_DATE: Final = "2026-11-01"
 """The compatibility date of the recordings, and so our default."""
 
 
+CPU_MAX_MS: Final = 300_000
+"""The longest CPU time of one event: five minutes, the most that can be asked for (documented; 30 s by default)."""
+
 VALUE_NESTING: Final = 100
 """Levels of lists and dicts in one value; assumed (ours): deeper ones could be stored and not be read again."""
 
@@ -101,6 +104,12 @@ class Limits:
     call_depth: int = _limit(
         1_000, "calls", "assumed", "calls within calls; production has far fewer, workerd no limit"
     )
+    # overload: four messages are documented and no thresholds; local workerd took 10,000 calls at once (s21)
+    overload_requests: int = _limit(0, "calls", "assumed", "calls that wait at an object; 0: any number")
+    overload_bytes: int = _limit(0, "bytes", "assumed", "bytes of the calls that wait; 0: any number")
+    overload_age_ms: int = _limit(0, "ms", "assumed", "how long the oldest call has waited; 0: any time")
+    overload_window_requests: int = _limit(0, "calls", "assumed", "calls taken within the window; 0: any number")
+    overload_window_ms: int = _limit(10_000, "ms", "documented", "the window in the text of the error: 10 seconds")
     # of the simulation itself: endless loops end with a sentence
     microtasks_per_turn: int = _limit(100_000, "microtasks", "assumed", "an endless chain of awaits")
     events_per_instant: int = _limit(100_000, "events", "assumed", "two objects calling each other for ever")

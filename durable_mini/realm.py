@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from durable_mini.alarms import Scheduler
+    from durable_mini.capacity import Capacity
     from durable_mini.faults import Injector
     from durable_mini.ids import DurableObjectId
     from durable_mini.limits import Limits
@@ -36,6 +37,7 @@ class Realm:
         new_record: Callable[[Namespace[Any], DurableObjectId, str], Record],
         generation: int,
         outside: OutsideWorld,
+        capacity: Capacity,
         restart_process: Callable[[float], None],
     ) -> None:
         self.loop = loop
@@ -48,8 +50,9 @@ class Realm:
         self.keep_alarm = keep_alarm
         self.reverse_unordered_selects = reverse_unordered_selects
         self.watch = watch
-        self.unseen: dict[str, str] = {}  # watched queries that failed when last tried, and why
         """Queries by name that are run after each commit, for the trace."""
+        self.unseen: dict[str, str] = {}
+        """The watched queries that failed when last tried, and why."""
         self.disk = disk
         """Where the objects' files are; None for a world in memory."""
         self.new_record = new_record
@@ -58,6 +61,8 @@ class Realm:
         """Which process of its folder this is, from 0, which it is in memory too: each draws other ids and numbers."""
         self.outside = outside
         """The services that objects call."""
+        self.capacity = capacity
+        """What the objects' events cost, and where they run."""
         self.faults: Injector | None = None
         self.restart_process = restart_process
         """Kills the process and starts it again after as many ms: a fault does that."""

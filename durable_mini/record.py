@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from durable_mini import draws, errors
 from durable_mini.alarms import Outcome
 from durable_mini.calls import Call, refuse
+from durable_mini.capacity import InputQueue
 from durable_mini.instance import Instance
 from durable_mini.learner import calls_learner_code
 from durable_mini.limits import US_PER_MS
@@ -46,6 +47,7 @@ class Record:
         self.class_name = namespace.class_name
         self.label = label
         self.instance: Instance | None = None
+        self.queue = InputQueue.of(realm.limits)
         self._instances = 0
         self._alarm_runs = 0
         self._activities: dict[str, int] = {}

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 from durable_mini import draws, errors
 from durable_mini.alarms import Scheduler
+from durable_mini.capacity import OWN, Capacity
 from durable_mini.clock import microseconds
 from durable_mini.draws import Draw, Drawer, Uniform
 from durable_mini.faults import AT_ALARM, DELAY, EVICT, RESTART, Fault, FaultPlan, Injector, Point
@@ -58,6 +59,9 @@ class World:
         measured. With more, replies and outgoing calls of an object wait in its output gate for
         the next flush, a reset loses what is not flushed: this differs from the local runtime on
         purpose, to watch the gate.
+    cpu_ms: the CPU time of each event of an object, in ms; given as ``jitter`` is. What the event does
+        leaves the object when it has passed, and the next event waits.
+    isolates: ``"own"``, an isolate (a thread) an object, or ``"shared"``, one for all objects.
     limits: the runtime's numbers; a :class:`Limits` or a dict of those to change.
     services: the outside world: a dict of hosts, or hosts with the beginning of a path, and what answers
         there, a :class:`Service`. Any other host answers 200 with ``{}``.
@@ -82,6 +86,8 @@ class World:
         alarm_lateness_ms: Draw | None = None,
         eviction_ms: float | None = None,
         commit_ms: float = 0,
+        cpu_ms: Draw = 0,
+        isolates: str = OWN,
         limits: Limits | dict[str, Any] | None = None,
         services: Mapping[str, Service] | None = None,
         faults: FaultPlan | None = None,
@@ -153,6 +159,7 @@ class World:
             new_record=new_record,
             generation=0 if disk is None else disk.folder.generation - 1,
             outside=self.services,
+            capacity=Capacity.of(cpu_ms, isolates, seed),
             restart_process=self._restart_process,
         )
         self._loop.end_runaways = self._end_runaways

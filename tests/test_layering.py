@@ -25,7 +25,7 @@ FLOORS = [
     {"console", "combine"},
     {"storage"},
     {"alarms", "http", "services"},
-    {"ids", "realm", "calls", "runs", "timers", "points", "outside", "instance"},
+    {"capacity", "ids", "realm", "calls", "runs", "timers", "points", "outside", "instance"},
     {"state", "record", "objects", "durable", "rerun"},
     {"world"},
     {"reference", "figures", "explore", "sweep", "workload"},
