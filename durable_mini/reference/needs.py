@@ -12,7 +12,7 @@ from durable_mini.reference.frame import TABLES, Operation
 from durable_mini.reference.program import CONSTRUCTOR_MODES
 from durable_mini.reference.recording import NotARecording, Recording, Step, bare, stub_calls
 
-STEP_NEEDS: Final = {"worker": "worker", "stop": "World.restart(drain)"}
+STEP_NEEDS: Final = {"worker": "World.isolates", "stop": "World.restart(drain)"}
 """Kinds of steps that a world may lack the means for."""
 
 
@@ -25,8 +25,8 @@ def missing(needed: str | None) -> bool:
         return not hasattr(DurableObjectState, name)
     if owner_name == "ctx.storage":
         return not hasattr(DurableObjectStorage, name)
-    if needed == "World.services":
-        return "services" not in inspect.signature(World).parameters
+    if needed in ("World.services", "World.isolates"):
+        return name not in inspect.signature(World).parameters
     if needed == "World.restart(drain)":
         return "drain" not in inspect.signature(World.restart).parameters
     return not hasattr(durable_mini, name)
@@ -39,9 +39,9 @@ def not_supported(recording: Recording) -> dict[str, str]:
     """
     names = recording.compared_objects()
     for step in recording.steps:
-        if step.kind != "worker" and missing(STEP_NEEDS.get(step.kind)):
+        if missing(STEP_NEEDS.get(step.kind)):
             return dict.fromkeys(names, step.kind)
-    found: dict[str, str] = {"$worker": "worker"}
+    found: dict[str, str] = {}
     calls = _calls_seen(recording)
     for name, table, operation in _operations(recording, names):
         known = _known(table, operation[0])

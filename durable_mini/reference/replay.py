@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
-from durable_mini import Error, Promise, Request, Stub, Trace, World, gather, scheduler
+from durable_mini import DurableObject, Error, Promise, Request, Response, Stub, Trace, World, gather, scheduler
 from durable_mini.reference import needs, service
 from durable_mini.reference.clock import US, ReplayClock
 from durable_mini.reference.literals import absolute, decode, encode, error_properties, relative
@@ -55,6 +55,15 @@ def _is_lost(error: Exception) -> bool:
     return isinstance(error, Error) and error.retryable and not error.remote
 
 
+class StatelessWorker(DurableObject):
+    """The worker in front of the objects, in their isolate."""
+
+    async def fetch(self, _request: Request) -> Response:
+        """Say that no object was asked."""
+        response: Response = Response.json("stateless")
+        return response
+
+
 class _Run:
     """One replay: the world, the clients, what they were told."""
 
@@ -69,6 +78,7 @@ class _Run:
             alarm_lateness_ms=self.clock.lateness_ms,
             limits={**service.NO_LIMITS, **recording.rules.limits},
             services=service.services_of(recording),
+            isolates="shared",  # one worker, one isolate
             path=path,
         )
         self.clock.attach(self.world)
@@ -156,6 +166,7 @@ class _Run:
                 "many": self._many,
                 "http_many": self._http_many,
                 "until_killed": self._until_killed,
+                "worker": self._worker,
             }.get(step.kind, self._single)
             clients.append((step, make(step)))
         return clients
@@ -260,6 +271,13 @@ class _Run:
         answers = await gather(*[self._called(self._stub(step.object), call) for _ in range(n)])
         values = sorted((answer.get("ok") for answer in answers), key=lambda v: (len(json.dumps(v)), json.dumps(v)))
         self.replies[step.tag] = {"ok": {"n": n, "values": values}}
+
+    async def _worker(self, step: Step) -> None:
+        """A request that the worker answers by itself: it needs the isolate, and no object."""
+        await scheduler.wait(step.t)
+        worker: Any = self.world.namespace(StatelessWorker).getByName("worker")
+        response = await worker.fetch("http://worker/")
+        self.replies[step.tag] = {"ok": await response.json()}
 
     async def _until_killed(self, step: Step) -> None:
         """Clients that repeat a call until the process dies."""
