@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, DurableObject, Error, fetch
-from durable_mini.exercises.poison_row import exercise
+from durable_mini import Date, DurableObject, Error, fetch, gather, scheduler
+from durable_mini.exercises import Outcome
+from durable_mini.exercises.poison_row import CAUSES, exercise
 from durable_mini.exercises.solutions.poison_row import LeaseLedger
 from durable_mini.exercises.starters.poison_row import MyLedger
 from tests.exercises.answers import assert_rejected, assert_right, told
@@ -17,7 +18,9 @@ DUE = "SELECT * FROM leases WHERE expire_at <= ? ORDER BY expire_at, id LIMIT 10
 
 
 async def revoke(lease_id: str) -> None:
-    await fetch("https://access.example/revoke", method="POST", json={"lease": lease_id})
+    answer = await fetch("https://access.example/revoke", method="POST", json={"lease": lease_id})
+    if not answer.ok:
+        raise Error(f"{answer.status}")
 
 
 class Ledger(Right):  # type: ignore[misc]
@@ -31,7 +34,7 @@ class Ledger(Right):  # type: ignore[misc]
         return int(lease.tries) + 1
 
     def went_well(self, lease: Any) -> None:
-        self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+        self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
 
     def give_up(self, lease: Any) -> None:
         self.sql.exec("INSERT OR IGNORE INTO dead VALUES (?)", lease.id)
@@ -85,8 +88,32 @@ class KeyValueLedger(DurableObject):
                 await revoke(key.removeprefix("lease/"))
             except Error:
                 continue
-            self.ctx.storage.kv.delete(key)
+            if self.ctx.storage.kv.get(key)[0] == now + 2_000:  # not renewed meanwhile
+                self.ctx.storage.kv.delete(key)
         await self._arm()
+
+
+class AllAtOnce(Right):  # type: ignore[misc]
+    """Right as well: all calls at once, nothing sorted, and the lease stands last in the body."""
+
+    async def _one(self, lease: Any, now: int) -> None:
+        self.sql.exec("UPDATE leases SET tries = tries + 1, expire_at = ? WHERE id = ?", now + 1_000, lease.id)
+        body = {"action": "revoke", "try": lease.tries, "lease": lease.id}
+        try:
+            good = (await fetch("https://access.example/revoke", method="POST", json=body)).ok
+        except Error:
+            good = False
+        if not good and lease.tries < 2:
+            return
+        if not good:
+            self.sql.exec("INSERT OR IGNORE INTO dead VALUES (?)", lease.id)
+        self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, now + 1_000)
+
+    async def alarm(self) -> None:
+        now = Date.now()
+        due = self.sql.exec("SELECT * FROM leases WHERE expire_at <= ?", now).toArray()
+        await gather(*[self._one(lease, now) for lease in due])
+        await self.ensure_alarm()
 
 
 class NoCounter(Ledger):
@@ -162,12 +189,89 @@ class CountsAndRaises(Ledger):
         await self.ensure_alarm()
 
 
+class NoStatus(Ledger):
+    """An answer is an answer."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec(DUE, Date.now()).toArray():
+            try:
+                await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            except Error:
+                if self.count(lease) >= 3:
+                    self.give_up(lease)
+                else:
+                    again = Date.now() + self.again_ms
+                    self.sql.exec("UPDATE leases SET expire_at = ? WHERE id = ?", again, lease.id)
+            else:
+                self.went_well(lease)
+        await self.ensure_alarm()
+
+
+class KeepsTheLast(Ledger):
+    def give_up(self, lease: Any) -> None:
+        self.sql.exec("DELETE FROM dead")
+        super().give_up(lease)
+
+
+class DeletesFirst(Ledger):
+    """A wait stands between the two tables."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec(DUE, Date.now()).toArray():
+            try:
+                await revoke(lease.id)
+            except Error:
+                if self.count(lease) < 3:
+                    again = Date.now() + self.again_ms
+                    self.sql.exec("UPDATE leases SET expire_at = ? WHERE id = ?", again, lease.id)
+                    continue
+                self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+                await scheduler.wait(1)
+                self.sql.exec("INSERT OR IGNORE INTO dead VALUES (?)", lease.id)
+            else:
+                self.went_well(lease)
+        await self.ensure_alarm()
+
+
+class DropsTheRenewed(Ledger):
+    def went_well(self, lease: Any) -> None:
+        self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+
+
+class Overwrites(Ledger):
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        await super().grant(lease_id, ttl_ms)
+        await self.ctx.storage.setAlarm(Date.now() + ttl_ms)
+
+
+class SwallowsAll(Ledger):
+    """What failed stays as it is, and is armed again at once."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec(DUE, Date.now()).toArray():
+            try:
+                await revoke(lease.id)
+            except Error:
+                continue
+            self.went_well(lease)
+        await self.ensure_alarm()
+
+
 BEHIND = "an error in one row ends the run: the leases behind it wait"
 FORGIVEN = "one count for all rows, or one that any success sets back: each lease that goes well gives the bad one more"
 MUTANTS = [
     (MyLedger, BEHIND),
     (CountsAndRaises, BEHIND),
     (NoCounter, "nobody counts the tries: the lease that always fails is tried without end"),
+    (SwallowsAll, "nobody counts the tries: the lease that always fails is tried without end"),
+    (
+        NoStatus,
+        "a 422 counts as success: fetch raises for no status, and the lease is deleted without having been revoked",
+    ),
+    (KeepsTheLast, "of the leases that were put aside only the last is kept"),
+    (DeletesFirst, "a row is deleted first and put aside in a later turn: a crash in between loses it"),
+    (DropsTheRenewed, "a lease that is renewed while it is being revoked is deleted with the row that was read"),
+    (Overwrites, "a grant moves the alarm to the end of its own lease, however soon another one ends"),
     (CountsInMemory, "the tries are counted in memory, and a crash begins the count anew"),
     (OneCounter, FORGIVEN),
     (SuccessForgives, FORGIVEN),
@@ -177,7 +281,7 @@ MUTANTS = [
 ]
 
 
-@pytest.mark.parametrize("answer", [LeaseLedger, CountsAfterwards, KeyValueLedger])
+@pytest.mark.parametrize("answer", [LeaseLedger, CountsAfterwards, KeyValueLedger, AllAtOnce])
 def test_right_answers_pass(answer: type) -> None:
     assert_right(exercise, answer)
 
@@ -195,3 +299,45 @@ def test_the_story_of_a_count_that_a_crash_begins_anew_names_the_crash() -> None
     story = told(exercise.check(CountsInMemory).story)
     assert story.startswith("lease-bad was tried 5 times, at ")
     assert "Three are enough, and one more for the fault. What struck: " in story
+
+
+class DoesNothing(Ledger):
+    async def alarm(self) -> None:
+        pass
+
+
+class NeverArms(Ledger):
+    async def ensure_alarm(self) -> None:
+        pass
+
+
+class NothingAtItsEnd(Ledger):
+    """Nothing is armed at the end of a run."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec(DUE, Date.now()).toArray():
+            try:
+                await revoke(lease.id)
+            except Error:
+                if self.count(lease) >= 3:
+                    self.give_up(lease)
+            else:
+                self.went_well(lease)
+
+
+class AlwaysRaises(Ledger):
+    async def alarm(self) -> None:
+        raise Error("never")
+
+
+class NeverEnds(Ledger):
+    async def alarm(self) -> None:
+        await super().alarm()
+        await self.ctx.storage.setAlarm(Date.now() + 1)
+
+
+@pytest.mark.parametrize("answer", [DoesNothing, NeverArms, NothingAtItsEnd, AlwaysRaises, NeverEnds])
+def test_what_every_exercise_may_meet_has_no_cause_of_this_one(answer: type) -> None:
+    report = exercise.check(answer)
+    assert report.outcome is Outcome.WRONG
+    assert report.label not in {cause.label for cause in CAUSES}

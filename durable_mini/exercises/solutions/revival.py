@@ -1,4 +1,4 @@
-"""Our solution: the constructor arms what is overdue, and nobody arms while alarm() runs."""
+"""Our solution: the constructor and every call arm what is overdue, and nobody arms while alarm() runs."""
 
 from durable_mini import Date, DurableObject, fetch
 
@@ -14,13 +14,16 @@ class LeaseLedger(DurableObject):
         ctx.blockConcurrencyWhile(self.ensure_alarm)
 
     async def ensure_alarm(self):
-        """Arm for the soonest lease; while alarm() runs that is left to its end, or to the retry."""
+        """Arm for the soonest lease; while alarm() runs, or a retry waits, it is left as it is."""
         if self.running:
             return
         soonest = self.sql.exec("SELECT MIN(expire_at) AS t FROM leases").one().t
+        if soonest is None:
+            return
+        due = max(soonest, Date.now() + 1)
         current = await self.ctx.storage.getAlarm()
-        if soonest is not None and (current is None or soonest < current):
-            await self.ctx.storage.setAlarm(soonest)
+        if current is None or due < current:
+            await self.ctx.storage.setAlarm(due)
 
     async def grant(self, lease_id, ttl_ms):
         """Grant a lease for ``ttl_ms`` from now, or renew it."""
@@ -28,7 +31,8 @@ class LeaseLedger(DurableObject):
         await self.ensure_alarm()
 
     async def look(self):
-        """The leases that there are."""
+        """The leases that there are; who looks brings a lost alarm back, also if no constructor had to run."""
+        await self.ensure_alarm()
         return [lease.id for lease in self.sql.exec("SELECT id FROM leases ORDER BY id").toArray()]
 
     async def alarm(self):
@@ -37,7 +41,9 @@ class LeaseLedger(DurableObject):
         try:
             query = "SELECT id, expire_at FROM leases WHERE expire_at <= ? ORDER BY expire_at, id LIMIT 100"
             for lease in self.sql.exec(query, Date.now()).toArray():
-                await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+                answer = await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+                if not answer.ok:
+                    raise RuntimeError(f"answered {answer.status}")
                 self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
         finally:
             self.running = False

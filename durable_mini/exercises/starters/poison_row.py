@@ -27,6 +27,8 @@ class MyLedger(DurableObject):
     async def alarm(self):
         query = "SELECT * FROM leases WHERE expire_at <= ? ORDER BY expire_at, id LIMIT 100"
         for lease in self.sql.exec(query, Date.now()).toArray():
-            await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            answer = await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            if not answer.ok:
+                raise RuntimeError(f"answered {answer.status}")
             self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
         await self.ensure_alarm()

@@ -11,9 +11,12 @@ class MyLedger(DurableObject):
 
     async def ensure_alarm(self):
         soonest = self.sql.exec("SELECT MIN(expire_at) AS t FROM leases").one().t
+        if soonest is None:
+            return
+        due = max(soonest, Date.now() + 1)
         current = await self.ctx.storage.getAlarm()
-        if soonest is not None and (current is None or soonest < current):
-            await self.ctx.storage.setAlarm(soonest)
+        if current is None or due < current:
+            await self.ctx.storage.setAlarm(due)
 
     async def grant(self, lease_id, ttl_ms):
         self.sql.exec("INSERT OR REPLACE INTO leases VALUES (?, ?)", lease_id, Date.now() + ttl_ms)
@@ -25,6 +28,8 @@ class MyLedger(DurableObject):
     async def alarm(self):
         query = "SELECT id, expire_at FROM leases WHERE expire_at <= ? ORDER BY expire_at, id LIMIT 100"
         for lease in self.sql.exec(query, Date.now()).toArray():
-            await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            answer = await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            if not answer.ok:
+                raise RuntimeError(f"answered {answer.status}")
             self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
         await self.ensure_alarm()
