@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from durable_mini.calls import Call
     from durable_mini.instance import Instance
     from durable_mini.limits import Limits
+    from durable_mini.loop import Loop
 
 OWN: Final = "own"
 """An isolate an object."""
@@ -36,9 +37,10 @@ SHARED: Final = "shared"
 class Isolate:
     """One thread for the turns of several objects, first come, first served."""
 
-    __slots__ = ("_waiting", "holder")
+    __slots__ = ("_loop", "_waiting", "holder")
 
-    def __init__(self) -> None:
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
         self.holder: Instance | None = None
         """Whose turn has the thread: its CPU time has not passed yet."""
         self._waiting: deque[Callable[[], None]] = deque()
@@ -57,8 +59,14 @@ class Isolate:
         if self.holder not in (None, holder):
             return
         self.holder = None
+        self._loop.once_unblocked(self._let_in)
+
+    def _let_in(self) -> None:
         while self._waiting and not self.busy:
             self._waiting.popleft()()
+            if self._loop.blocked:
+                self._loop.once_unblocked(self._let_in)
+                return
 
 
 class Capacity(NamedTuple):
@@ -71,14 +79,14 @@ class Capacity(NamedTuple):
     """The one isolate of all objects; None: each has its own."""
 
     @classmethod
-    def of(cls, cpu_ms: Draw, isolates: str, seed: int) -> Capacity:
+    def of(cls, cpu_ms: Draw, isolates: str, seed: int, loop: Loop) -> Capacity:
         """As ``World(cpu_ms=, isolates=)`` are given; an error says what is wrong with them."""
         draws.checked(cpu_ms, "cpu_ms", "ms", 0, CPU_MAX_MS)
         if isolates not in (OWN, SHARED):
             raise ValueError(f"World(isolates={errors.shown(isolates)}): expected {OWN!r} or {SHARED!r}.")
         free = isinstance(cpu_ms, (int, float)) and cpu_ms == 0
         cpu = None if free else Drawer(cpu_ms, seed, "cpu_ms", 0, CPU_MAX_MS)
-        return cls(cpu, Isolate() if isolates == SHARED else None)
+        return cls(cpu, Isolate(loop) if isolates == SHARED else None)
 
     def cost_us(self, label: str) -> int:
         """The CPU time of the next event of an object, in µs."""

@@ -159,7 +159,7 @@ class World:
             new_record=new_record,
             generation=0 if disk is None else disk.folder.generation - 1,
             outside=self.services,
-            capacity=Capacity.of(cpu_ms, isolates, seed),
+            capacity=Capacity.of(cpu_ms, isolates, seed, self._loop),
             restart_process=self._restart_process,
         )
         self._loop.end_runaways = self._end_runaways

@@ -39,7 +39,7 @@ def test_in_storage_the_night_is_booked_once_whatever_the_gap(gap: int) -> None:
 @pytest.mark.parametrize("gap", [gap for gap in GAPS if gap <= 500])
 def test_with_a_database_outside_it_is_booked_once_only_after_a_whole_answer(gap: int, latency: int) -> None:
     outcome = lab.outcome(policy=OUTSIDE, gap=gap, latency=latency)
-    twice = gap <= latency
+    twice = gap < latency  # its read and the first booking then reach the database together, the booking first
     assert str(lab.verdict(outcome)) == ("✕ booked twice" if twice else "✓ booked once")
 
 
@@ -95,7 +95,7 @@ def test_the_same_settings_give_the_same_trace() -> None:
     assert lab.outcome().trace.digest == lab.outcome().trace.digest
 
 
-@pytest.mark.parametrize(("gap", "twice"), [(1, True), (10, True), (15, True), (20, True), (30, False)])
+@pytest.mark.parametrize(("gap", "twice"), [(1, True), (10, True), (15, True), (20, False), (30, False)])
 def test_the_answer_to_the_prediction_is_what_the_lab_shows(gap: int, twice: bool) -> None:
     assert too_close.answer == "c"
     assert (str(lab.verdict(lab.outcome(gap=gap))) == "✕ booked twice") == twice

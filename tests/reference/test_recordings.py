@@ -17,8 +17,8 @@ pytestmark = pytest.mark.recording
 
 SLICE = """
     s01 s02 s03 s04 s05 s06 s06b s06c s07 s08 s09 s10 s11 s11b s11c s12 s13 s13b s14 s15 s15b s16 s17 s17b s18 s19
-    s19full s22 s23a s23b s24 s25 s26 s27 s28 s29 s29b s30 s31 s33 s34 s35 s36 s36b s37 s37b s37c s38 s39 s40 s41 s42 s43 s44
-    s45 s46 s47 s48 s50 s51 s52 s52b s54 s56 s57 s57b s57d random
+    s19full s22 s23a s23b s24 s25 s26 s27 s28 s29 s29b s30 s31 s33 s34 s35 s36 s36b s37 s37b s37c s38 s39 s40 s41 s42
+    s43 s44 s45 s46 s47 s48 s50 s51 s52 s52b s54 s56 s57 s57b s57d random
 """
 
 
