@@ -45,16 +45,8 @@ def happy(answer: type) -> bool:
 
 CAUSES: Final = (
     Cause(
-        "nobody awaits the call: alarm() deletes the row and is done before the call has even left",
-        lambda found: found.broke(CRASH) and found.not_awaited(CALM),
-    ),
-    Cause(
         "the row is kept and never deleted, so its lease is revoked without end",
         lambda found: found.broken(CALM) == ComesToAnEnd.name,
-    ),
-    Cause(
-        "the DELETE asks the clock and not the rows that had their effect: it takes leases along that have just ended",
-        lambda found: found.broken(CALM) == NothingLost.name,
     ),
     Cause(
         "the row is put back by an except clause, and a crash runs no except clause",

@@ -24,6 +24,9 @@ MOST_RUNS: Final = 60
 LEASES: Final = "leases"
 """The table that most answers have. Only the telling of causes looks at it: an answer may keep its rows elsewhere."""
 
+WATCH: Final = {LEASES: "SELECT * FROM leases ORDER BY 1"}
+"""What is looked at after each commit."""
+
 
 class Addressed:
     """Every call to the outside goes where it should."""
@@ -55,7 +58,7 @@ def scenario(
 ) -> Scenario:
     """Clients who call one object: ``scenario(cls, (0, "grant", ("lease-a", 300)))``."""
     settings: dict[str, Any] = {"limits": {"alarm_runs_until_idle": most_runs}, "services": services}
-    return Scenario(calls(cls, OBJECT, *made), settings, watch={LEASES: "SELECT * FROM leases ORDER BY 1"})
+    return Scenario(calls(cls, OBJECT, *made), settings, watch=WATCH)
 
 
 def lease_of(event: Event) -> str:

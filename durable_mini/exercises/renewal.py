@@ -55,10 +55,6 @@ CAUSES: Final = (
         lambda found: found.broke(MEANWHILE) and not wrote(found.clean(MEANWHILE), "grant", 1),
     ),
     Cause(
-        "the DELETE after the wait removes the row that the renewal has just written",
-        lambda found: found.broken(MEANWHILE) == NothingLost.name,
-    ),
-    Cause(
         "the clock is read again after the wait, so a renewal that has ended meanwhile is deleted unrevoked",
         lambda found: found.survives(MEANWHILE) and found.broken(SHORT) == NothingLost.name,
     ),
