@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -249,22 +250,30 @@ def _wrote(trace: Trace, term: Term) -> bool:
 def _taken_along(trace: Trace) -> str | None:
     """Which rows a DELETE took along that had not had their effect: ``same``, ``due``, or ``all``; None if none."""
     before: dict[str, dict[str, Any]] = {}
-    for event in trace.events(kind="storage.rows"):
-        if event.detail.get("of") != LEASES:
+    statement: dict[str, Event] = {}
+    for event in trace:
+        if event.kind == "storage.write" and "DELETE" in str(event.detail.get("sql", "")).upper():
+            statement[event.object] = event
+        if event.kind != "storage.rows" or event.detail.get("of") != LEASES:
             continue
         rows = {str(row[0]): row[1] for row in json.loads(str(event.detail["rows"])) if len(row) > 1}
         gone = {lease: end for lease, end in before.get(event.object, {}).items() if lease not in rows}
         before[event.object] = rows
-        if len(gone) < 2:
-            continue
+        written = statement.get(event.object)
         called = {lease_of(one) for one in trace.events(kind="effect.called") if one.seq < event.seq}
-        done, not_yet = [one for one in gone if one in called], [one for one in gone if one not in called]
-        if done and not_yet:
-            ends = [gone[one] for one in not_yet]
-            now = trace.start_ms + event.t / US_PER_MS
-            if all(end in [gone[one] for one in done] for end in ends):
-                return "same"
-            return "due" if all(isinstance(end, (int, float)) and end <= now for end in ends) else "all"
+        ends = [end for lease, end in gone.items() if lease not in called]
+        if not ends or written is None or written.t != event.t:
+            continue
+        told = str(written.detail["sql"]).upper()
+        answered = [one for one in trace.events(kind="effect.answered") if one.t == event.t and one.seq < written.seq]
+        if not answered or (len(gone) == 1 and re.search(r"\bID\b", told)):
+            continue  # the rows went before anything was called, or this row was meant
+        if "WHERE" not in told:
+            return "all"
+        done = {one.due for one in terms(trace) if one.lease in called}
+        if all(round((end - trace.start_ms) * US_PER_MS) in done for end in ends):
+            return "same"
+        return "due" if all(end <= trace.start_ms + event.t / US_PER_MS for end in ends) else "all"
     return None
 
 

@@ -234,7 +234,7 @@ def _plan(name: str, scenario: Scenario) -> Plan:
 _AFTER_EFFECT = "{object}/alarm#0/effect#0: raise after"
 _REFUSED = "{object}/alarm#0/effect#0: refuse"
 _AWAY = "at 200 ms: restart, away for 1000 ms"
-A, B, C = "lease-a", "lease-b", "lease-c"
+A, B, C, D = "lease-a", "lease-b", "lease-c", "lease-d"
 
 PLANS = (
     _plan("two leases, the shorter one first", Scenario([Grant(A, 0, 300), Grant(B, 20, 1_500)], 3_000)),
@@ -242,7 +242,7 @@ PLANS = (
     _plan("a lease renewed before it ends", Scenario([Grant(A, 0, 300), Grant(A, 200, 1_000)], 3_000)),
     _plan(
         "short leases granted while the handler revokes another",
-        Scenario([Grant(A, 0, 300), Grant(B, 311, 50), Grant(C, 312, 900)], 3_000),
+        Scenario([Grant(A, 0, 300), Grant(D, 10, 300), Grant(B, 311, 50), Grant(C, 312, 900)], 3_000),
     ),
     _plan(
         "250 leases that end at one instant",
@@ -272,7 +272,7 @@ PLANS = (
     ),
     Exploration(
         "a crash, an error or a refusal at every point",
-        lambda cls: scenario(cls, (0, "grant", (A, 300)), (20, "grant", (B, 600))),
+        lambda cls: scenario(cls, (0, "grant", (A, 300)), (20, "grant", (B, 280))),
         (REVOKES, NothingLost("grant", "revoke", ttl=1), NotEarly("grant", "revoke", ttl=1), ComesToAnEnd()),
         ("crash", "raise", "refuse"),
     ),
@@ -320,7 +320,8 @@ CAUSES = (
 )
 
 exercise = Exercise(
-    task="Write grant() and alarm() so that every lease is revoked once, when it ends, with the object's one alarm.",
+    task="Write grant() and alarm() so that every lease is revoked once, when it ends, with the object's one alarm. "
+    "The service answers 200, or the connection fails.",
     plans=PLANS,
     hints=(
         "When the alarm has run, which lease is next, and who knows it?",

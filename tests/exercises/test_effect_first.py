@@ -70,7 +70,8 @@ class KeyValueLedger(DurableObject):
                 await revoke(key.removeprefix("end/"))
             except Exception:  # noqa: BLE001 - tried again in a second, whatever it was
                 return await self._arm(at_least=1_000)
-            await self.ctx.storage.delete(key)
+            if await self.ctx.storage.get(key) == ends[key]:
+                await self.ctx.storage.delete(key)
         return await self._arm()
 
 

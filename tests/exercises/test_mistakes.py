@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, DurableObject, fetch, scheduler
+from durable_mini import Date, DurableObject, Error, fetch, scheduler
 from durable_mini.exercises import Exercise, Outcome
 from tests.exercises.answers import told
 from tests.exercises.test_labels import EXERCISES
@@ -221,3 +221,98 @@ async def elsewhere(_self: Any) -> None:
 def test_a_call_to_another_address_is_told_as_such(name: str) -> None:
     report = EXERCISES[name].check(working(name, elsewhere))
     assert report.label == "the calls go elsewhere: their address or their method is not the one of the task"
+
+
+# -- what is wrong with one alarm for many leases ------------------------------------------------------------
+
+DUE = "SELECT id, expire_at FROM leases WHERE expire_at <= ? ORDER BY expire_at, id"
+
+
+async def replaces(self: Any, lease_id: str, ttl_ms: int) -> None:
+    self.sql.exec("INSERT OR REPLACE INTO leases VALUES (?, ?)", lease_id, Date.now() + ttl_ms)
+    await self.ctx.storage.setAlarm(Date.now() + ttl_ms)
+
+
+async def only_if_none(self: Any) -> None:
+    soonest = self.sql.exec("SELECT MIN(expire_at) AS t FROM leases").one().t
+    if soonest is not None and await self.ctx.storage.getAlarm() is None:
+        await self.ctx.storage.setAlarm(soonest)
+
+
+async def effect(self: Any, lease: Any) -> None:
+    if hasattr(self, "refund"):
+        await self.refund(lease)
+    else:
+        answer = await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+        if not answer.ok:
+            raise Error(f"{answer.status}")
+
+
+async def not_armed(self: Any) -> None:
+    for lease in self.sql.exec(DUE, Date.now()).toArray():
+        await effect(self, lease)
+        self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
+
+
+async def deletes_by_name(self: Any) -> None:
+    for lease in self.sql.exec(DUE, Date.now()).toArray():
+        await effect(self, lease)
+        self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+    await self.ensure_alarm()
+
+
+async def deletes_by_clock(self: Any) -> None:
+    for lease in self.sql.exec(DUE, Date.now()).toArray():
+        await effect(self, lease)
+    self.sql.exec("DELETE FROM leases WHERE expire_at <= ?", Date.now())
+    await self.ensure_alarm()
+
+
+async def deletes_by_time(self: Any) -> None:
+    for lease in self.sql.exec(DUE, Date.now()).toArray():
+        await effect(self, lease)
+        self.sql.exec("DELETE FROM leases WHERE expire_at = ?", lease.expire_at)
+    await self.ensure_alarm()
+
+
+async def deletes_all(self: Any) -> None:
+    for lease in self.sql.exec(DUE, Date.now()).toArray():
+        await effect(self, lease)
+        self.sql.exec("DELETE FROM leases")
+    await self.ensure_alarm()
+
+
+REPLACED = "each grant replaces the alarm of the lease before it"
+ONLY_ONCE = "the alarm is set only if none is set: an earlier end does not move it"
+NOT_ARMED = "nothing is armed at the end of a run, so the next lease waits for ever"
+RENEWED = "the DELETE after the wait removes the row that the renewal has just written"
+SAME_TIME = "the DELETE asks only for the time: another lease that ends at the same moment goes along"
+BY_CLOCK = (
+    "the DELETE asks the clock and not the rows that had their effect: it takes leases along that have just ended"
+)
+ALL_ROWS = "the DELETE names no row: it takes leases along that have not ended yet"
+SHARED: list[tuple[dict[str, Any], str]] = [
+    ({"grant": replaces}, REPLACED),
+    ({"ensure_alarm": only_if_none}, ONLY_ONCE),
+    ({"alarm": not_armed}, NOT_ARMED),
+    ({"alarm": deletes_by_name}, RENEWED),
+    ({"alarm": deletes_by_clock}, BY_CLOCK),
+    ({"alarm": deletes_by_time}, SAME_TIME),
+    ({"alarm": deletes_all}, ALL_ROWS),
+]
+CLOCK_AGAIN = "the clock is read again after the wait, so a renewal that has ended meanwhile is deleted unrevoked"
+OTHERWISE = {("renewal", BY_CLOCK): CLOCK_AGAIN, ("renewal", ALL_ROWS): RENEWED}
+"""What is as true, and what its exercise is about."""
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+@pytest.mark.parametrize(("methods", "label"), SHARED)
+def test_one_alarm_for_many_leases_goes_wrong_in_the_same_ways(name: str, methods: dict[str, Any], label: str) -> None:
+    if name == "single_alarm" and label == RENEWED:
+        return  # lesson 01 says itself that its own ledger does this
+    exercise = EXERCISES[name]
+    answer = changed(exercise, **methods)
+    assert exercise.happy(answer)
+    report = exercise.check(answer)
+    assert report.label == OTHERWISE.get((name, label), label), str(report)
+    assert max(map(len, str(report).splitlines())) <= 84
