@@ -13,7 +13,7 @@ import pytest
 from durable_mini import Date, DurableObject, fetch
 from durable_mini.exercises import Outcome
 from durable_mini.exercises.effect_first import exercise
-from durable_mini.exercises.exploration import CLOCK, OUTLIVES, POLLS
+from durable_mini.exercises.exploration import CLOCK, ORDER, OUTLIVES, POLLS
 from durable_mini.exercises.leases import scenario
 from durable_mini.exercises.solutions.effect_first import LeaseLedger
 from durable_mini.exercises.starters.effect_first import MyLedger
@@ -234,6 +234,27 @@ def test_an_order_that_does_not_matter_is_no_flaw(name: str) -> None:
 
     assert one.check(Looks).outcome is Outcome.RIGHT
     assert exercise.check(Unsorted).outcome is Outcome.RIGHT
+
+
+class ByOrder(Right):  # type: ignore[misc]
+    """Once lease-b has had its effect all that ended goes: lease-a too, which comes before it only by chance."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec("SELECT * FROM leases WHERE expire_at <= ?", Date.now()).toArray():
+            await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
+            if lease.id == "lease-b":
+                self.sql.exec("DELETE FROM leases WHERE id = 'lease-a' AND expire_at = ?", lease.expire_at)
+        await self.ensure_alarm()
+
+
+def test_an_order_that_matters_is_told_with_both_and_its_token_makes_the_run_again() -> None:
+    report = exercise.check(ByOrder)
+    assert report.outcome is Outcome.WRONG
+    assert report.label == ORDER
+    assert "the rows that no ORDER BY has sorted the other way round" in told(report.story)
+    assert report.trace is not None
+    assert exercise.replay(ByOrder, report.token).trace.digest == report.trace.digest
 
 
 def test_the_starting_class_is_shown_as_text() -> None:
