@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from durable_mini.figures import findings
-
 if TYPE_CHECKING:
     from durable_mini.exercises.report import Line
     from durable_mini.explore import Conflict, Run
@@ -17,10 +15,19 @@ if TYPE_CHECKING:
 class Findings:
     """What the plans of an exercise have found of one answer, by the plans' names."""
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, lines: Sequence[Line], *, alarmed: bool = True) -> None:
         self._lines = {line.plan: line for line in lines}
+        self.alarmed = alarmed
+        """Whether the exercise's class works by an alarm."""
+
         self.first = next((line for line in lines if line.story is not None), None)
         """The first plan that failed."""
+
+    @property
+    def traces(self) -> list[Trace]:
+        """What shows how the answer behaves: of each plan that failed the run that did, and the one without faults."""
+        failed = [line for line in self._lines.values() if line.story is not None]
+        return [trace for line in failed for trace in (line.clean, line.trace) if trace is not None]
 
     def broke(self, *plans: str) -> bool:
         """Whether the answer survives none of ``plans``."""
@@ -64,10 +71,6 @@ class Findings:
         assert trace is not None, f"{plan!r} is no exploration"
         return trace
 
-    def not_awaited(self, plan: str) -> bool:
-        """Whether a call to the outside was not awaited, as the run without faults shows."""
-        return findings.not_awaited(self.clean(plan)) is not None
-
 
 @dataclass(frozen=True)
 class Cause:
@@ -80,9 +83,9 @@ class Cause:
     """Whether what was found can have come of this; of several causes the first that fits is told."""
 
 
-def label_of(lines: Sequence[Line], causes: Iterable[Cause]) -> str | None:
+def label_of(lines: Sequence[Line], causes: Iterable[Cause], *, alarmed: bool = True) -> str | None:
     """The cause of what went wrong; None if nothing did."""
-    found = Findings(lines)
+    found = Findings(lines, alarmed=alarmed)
     first = found.first
     if first is None:
         return None

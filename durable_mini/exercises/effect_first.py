@@ -7,7 +7,7 @@ from typing import Final
 from durable_mini.exercises.cause import Cause
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
-from durable_mini.exercises.leases import REVOKES, left, revoked, scenario
+from durable_mini.exercises.leases import BOTH_WAYS, IN_TIME, REVOKES, both_ways, left, revoked, scenario
 from durable_mini.exercises.solutions import effect_first as solutions
 from durable_mini.exercises.starters import effect_first as starters
 from durable_mini.explore import ComesToAnEnd, NotEarly, NothingLost
@@ -19,12 +19,15 @@ PROPERTIES: Final = (
     NothingLost("grant", "revoke", ttl=1),
     NotEarly("grant", "revoke", ttl=1),
 )
-GRANTS: Final = ((0, "grant", (A, 300)), (20, "grant", (B, 600)))
+GRANTS: Final = ((0, "grant", (A, 300)), (20, "grant", (B, 280)))
+"""Two that end together: what is done for one of them is not done for the other."""
+
 
 CALM: Final = "three leases, one of which ends while another is being revoked"
 CRASH: Final = "a crash at every point"
 REFUSE: Final = "a call to revoke that is refused, or whose answer is lost"
 RAISE: Final = "an error at every point"
+RENEWED: Final = "a lease that is renewed while it is being revoked"
 
 PLANS: Final = (
     Exploration(
@@ -35,6 +38,13 @@ PLANS: Final = (
     Exploration(CRASH, lambda cls: scenario(cls, *GRANTS), PROPERTIES, ("crash",)),
     Exploration(REFUSE, lambda cls: scenario(cls, *GRANTS), PROPERTIES, ("refuse", "lose"), repeats=False),
     Exploration(RAISE, lambda cls: scenario(cls, *GRANTS), PROPERTIES, ("raise",), repeats=False),
+    Exploration(BOTH_WAYS, both_ways, (*PROPERTIES, IN_TIME), repeats=False),
+    Exploration(
+        RENEWED,
+        lambda cls: scenario(cls, (0, "grant", (A, 300)), (315, "grant", (A, 600))),
+        PROPERTIES,
+        repeats=False,
+    ),
 )
 
 
@@ -45,16 +55,8 @@ def happy(answer: type) -> bool:
 
 CAUSES: Final = (
     Cause(
-        "nobody awaits the call: alarm() deletes the row and is done before the call has even left",
-        lambda found: found.broke(CRASH) and found.not_awaited(CALM),
-    ),
-    Cause(
         "the row is kept and never deleted, so its lease is revoked without end",
         lambda found: found.broken(CALM) == ComesToAnEnd.name,
-    ),
-    Cause(
-        "the DELETE asks the clock and not the rows that had their effect: it takes leases along that have just ended",
-        lambda found: found.broken(CALM) == NothingLost.name,
     ),
     Cause(
         "the row is put back by an except clause, and a crash runs no except clause",
@@ -77,7 +79,8 @@ CAUSES: Final = (
 exercise = Exercise(
     task=(
         "alarm() deletes a row and then revokes its lease. Change it so that no lease is lost, whatever crashes or "
-        "fails. Revoking a lease twice does no harm."
+        "fails, and if it is renewed meanwhile. Revoking a lease twice does no harm. The service answers 200, or the "
+        "connection fails."
     ),
     plans=PLANS,
     hints=(
@@ -86,7 +89,10 @@ exercise = Exercise(
             "The row is the only memory of what is still to be done. So it may go only when the effect is known to "
             "have happened. The price is an effect that may happen twice."
         ),
-        "await fetch(...) first; the DELETE is the line after it. And let an error out of alarm(): it is tried again.",
+        (
+            "await fetch(...) first; the DELETE is the line after it, WHERE id = ? AND expire_at = ?, for the lease "
+            "may have been renewed meanwhile. And let an error out of alarm(): it is tried again."
+        ),
     ),
     solution=solutions,
     start=starters.MyLedger,

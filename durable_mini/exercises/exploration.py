@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
+from durable_mini.exercises.clocks import another_day
+from durable_mini.exercises.forgotten import unawaited
+from durable_mini.exercises.mistakes import never_ends, untroubled
 from durable_mini.exercises.report import WIDTH, Line
 from durable_mini.explore import Property, Scenario, explore
-from durable_mini.figures import findings
+from durable_mini.figures import findings, words
+from durable_mini.limits import US_PER_MS
 
 if TYPE_CHECKING:
-    from durable_mini.trace import Trace
+    from durable_mini.explore import Run, Verdict
+    from durable_mini.trace import Event, Trace
 
 BUDGET: Final = 2_000
 """Runs of one exploration at most; a check takes a second or two."""
@@ -23,11 +28,33 @@ MOST_ALARM_RUNS: Final = 40
 RUNS_AN_EFFECT: Final = 5
 """More runs of alarm() than this for each call to the outside are polling."""
 
-OUTLIVES: Final = "something outlives the object: a variable of the class or of the module, or the machine's clock"
-"""The cause if the same plan has two outcomes."""
+SMALL: Final[Mapping[str, int]] = {
+    "microtasks_per_turn": 2_000,
+    "events_per_instant": 2_000,
+    "events_per_drive": 5_000,
+}
+"""Limits of a run: a scenario has a few leases, so what takes more has no end."""
+
+REARMS: Final = "keeps re-arming its alarm"
+"""What is said of a run that was cut off between two runs of alarm()."""
+
+LONG_US: Final = 60_000 * US_PER_MS
+"""What has lasted longer when a run is cut off was not about to end, in µs."""
+
+OUTLIVES: Final = "something outlives the object: a variable of the module, or something else that no run begins anew"
+"""The cause if two runs of one plan differ."""
+
+CLOCK: Final = "the machine's clock decides: Date.now() is the only clock that an object of a world may read"
+"""The cause if a run differs on another day."""
+
+ORDER: Final = "the order of rows that no ORDER BY has sorted decides: SQLite may return them in any"
+"""The cause if a property holds in one order of such rows, and not in the other."""
 
 POLLS: Final = "alarm() runs again and again, long before anything is due"
 """The cause if alarm() runs far more often than there is something to do."""
+
+UNKNOWN: Final = "nothing can be said of it: there was no end of what there was to try"
+"""The cause if an exploration came to no verdict."""
 
 TABLE_INDENT: Final = 4
 
@@ -36,6 +63,9 @@ _SLIPS: Final = re.compile(
     r"ModuleNotFoundError|SyntaxError|SQLITE_ERROR|Error: no such (table|column)|Error: near )"
 )
 """Errors that nobody raises on purpose."""
+
+_OF_A_FAULT: Final = ("Error: fault:", "Error: Network connection", "Error: database or disk is full", "LimitError: ")
+"""How errors begin that alarm() does not raise by itself."""
 
 
 @dataclass(frozen=True)
@@ -56,39 +86,85 @@ class Exploration:
 
     budget: int = BUDGET
 
+    def made(self, answer: type, *, reversed_: bool = False) -> Scenario:
+        """The scenario for a class, with limits that an endless loop comes to soon."""
+        scenario = self.scenario(answer)
+        settings: dict[str, Any] = dict(scenario.settings)
+        settings["limits"] = {**SMALL, **(settings.get("limits") or {})}
+        if reversed_:
+            settings["reverse_unordered_selects"] = True
+        return replace(scenario, settings=settings)
+
     def try_on(self, answer: type) -> Line:
         """What comes of ``answer``; what its methods raise by themselves is raised."""
-        scenario = self.scenario(answer)
-        clean = scenario.run()
+        scenario = self.made(answer)
+        with unawaited() as forgotten:
+            clean = scenario.run()
+        line = self._of(scenario, clean, answer)
+        return replace(line, forgotten=tuple(forgotten)) if line.story is not None else line
+
+    def _of(self, scenario: Scenario, clean: Run, answer: type) -> Line:
         if clean.error is not None:
             raise clean.error
-        slip = raised_by_itself(clean.trace)
-        if slip is not None and slip.startswith("NotImplementedError"):
-            raise NotImplementedError
-        if slip is not None and _SLIPS.match(slip):
-            return Line(self.name, f"alarm() raised {slip}.", clean.trace, clean=clean.trace, raised=True)
-        times = len(clean.trace.events(kind="alarm.dispatched"))
+        trace = clean.trace
+
+        def told(story: str, **more: Any) -> Line:
+            return Line(self.name, story, trace, clean=trace, printed=clean.printed, **more)
+
+        least: int | None = 0 if clean.idle or clean.endless is not None else LONG_US
+        if clean.endless is not None and REARMS in clean.endless:
+            least = None
+        ended = clean.ended_us if least == 0 else max(clean.ended_us, round(scenario.horizon_ms * US_PER_MS))
+        endless = never_ends(trace, ended, least)
+        if endless is not None:
+            return told(endless[1], endless=endless[0])
+        slip = own_error(trace)
+        if slip is not None:
+            return told(f"alarm() raised {slip}.", raised=True)
+        times = len(trace.events(kind="alarm.dispatched"))
         spins = times > MOST_ALARM_RUNS  # each run has points of its own, so faults are of no use here
-        if spins and times > RUNS_AN_EFFECT * len(clean.trace.events(kind="effect.called")):
-            story = f"alarm() ran {times} times, though nothing went wrong and only a few leases were granted."
-            return Line(self.name, story, clean.trace, clean=clean.trace, cause=POLLS)
-        verdict = explore(
+        if spins and times > RUNS_AN_EFFECT * len(trace.events(kind="effect.called")):
+            return told(f"alarm() ran {times} times, though nothing went wrong and only a few leases were granted.",
+                        cause=POLLS)  # fmt: skip
+        if self.repeats and not spins:
+            differs = _differs(scenario, clean)
+            if differs is not None:
+                return told(differs[1], cause=differs[0])
+        verdict = self._explored(scenario, spins=spins)
+        other = self.made(answer, reversed_=True)
+        if other.run().trace.digest == trace.digest:
+            return self._told(verdict, clean)
+        in_other = self._explored(other, spins=spins)
+        if (verdict.outcome == "holds") == (in_other.outcome == "holds"):
+            return self._told(verdict, clean)
+        if verdict.outcome == "holds":
+            line = self._told(in_other, clean, runs=verdict.space.runs)
+            story = f"{line.story} So it is if SQLite returns the rows that no ORDER BY has sorted the other way round."
+            return replace(line, story=story, cause=None if line.raised else ORDER, reversed=True)
+        line = self._told(verdict, clean, runs=in_other.space.runs)
+        story = f"{line.story} If SQLite returns the rows that no ORDER BY has sorted the other way round, all is well."
+        return replace(line, story=story, cause=None if line.raised else ORDER)
+
+    def _explored(self, scenario: Scenario, *, spins: bool) -> Verdict:
+        return explore(
             scenario,
             self.properties,
             faults=self.faults or ("crash",),
             depth=self.depth if self.faults and not spins else 0,
             budget=self.budget,
-            check_repeats=self.repeats and not spins,
+            check_repeats=False,
         )
-        runs = max(verdict.space.runs, 1)
+
+    def _told(self, verdict: Verdict, clean: Run, *, runs: int = 0) -> Line:
+        runs += max(verdict.space.runs, 1)
         if verdict.outcome == "holds":
             return Line(self.name, None, None, runs, verdict, clean.trace)
         if verdict.run is None:
             story = f"Nothing can be said: {verdict.why}."
-            return Line(self.name, story, clean.trace, runs, verdict, clean.trace, cause=OUTLIVES)
+            return Line(self.name, story, clean.trace, runs, verdict, clean.trace, cause=UNKNOWN)
         error = verdict.run.error
         slip = raised_by_itself(verdict.run.trace)
-        own = "" if slip is None else f"alarm() raised {slip}."
+        own = "" if slip is None else f"alarm() raised {slip.rstrip('.')}."
         by_slip = slip is not None and _SLIPS.match(slip) is not None
         return Line(
             self.name,
@@ -107,8 +183,52 @@ def raised_by_itself(trace: Trace) -> str | None:
     """What alarm() raised first that no fault and no lost connection had it raise, and where."""
     for event in trace.events(kind="alarm.failed"):
         message = str(event.detail.get("message", ""))
-        if not message.startswith(("Error: fault:", "Error: Network connection", "Error: database or disk is full")):
+        if not message.startswith(_OF_A_FAULT):
             where = trace.raised.get(message, "")
             meant = "" if "did you mean" in where else findings.meant(message)
             return f"{message}{where}{meant}"
     return None
+
+
+def own_error(trace: Trace) -> str | None:
+    """What alarm() raised that is a mistake and no answer to something that failed outside.
+
+    It raised it in every run, with nothing to raise it for, or it is of a kind that nobody raises on purpose.
+    """
+    slip = raised_by_itself(trace)
+    if slip is None:
+        return None
+    if slip.startswith("NotImplementedError"):
+        raise NotImplementedError
+    runs, failed = (trace.events(kind=kind) for kind in ("alarm.dispatched", "alarm.failed"))
+    in_every = len(failed) == len(runs) and untroubled(trace)
+    return slip.rstrip(".") if in_every or _SLIPS.match(slip) else None
+
+
+def _differs(scenario: Scenario, first: Run) -> tuple[str, str] | None:
+    """The cause and the story if the same plan can end otherwise; None if it cannot."""
+    with another_day():
+        again = scenario.run()
+    if again.trace.digest == first.trace.digest:
+        return None
+    with another_day():
+        once_more = scenario.run()
+    if once_more.trace.digest == again.trace.digest:
+        return CLOCK, f"On another day the same run goes otherwise: {_parting(first, again)}."
+    return OUTLIVES, f"Two runs of one plan differ: {_parting(again, once_more)}."
+
+
+def _parting(one: Run, other: Run) -> str:
+    """Where the traces of two runs part, in words."""
+    for before, after in zip(one.trace, other.trace, strict=False):
+        if before != after:
+            told, instead = (_told_of(event, run.trace.start_ms) for event, run in ((before, one), (after, other)))
+            when = words.whole_ms(before.t)
+            if told == instead:
+                return f"from {when} on, when there is in both “{told}”, but not with the same values"
+            return f"at {when} there is “{told}” in one, and “{instead}” in the other"
+    return "one goes on where the other has ended"
+
+
+def _told_of(event: Event, start_ms: int) -> str:
+    return words.shortened(words.in_story(event, start_ms), 60)

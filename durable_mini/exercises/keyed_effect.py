@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.exercises.cause import Cause, Findings
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
-from durable_mini.exercises.leases import Addressed, held, lease_of, revoked, scenario
+from durable_mini.exercises.leases import BOTH_WAYS, Addressed, both_ways, held, lease_of, revoked, scenario
 from durable_mini.exercises.solutions import keyed_effect as solutions
 from durable_mini.exercises.starters import keyed_effect as starters
-from durable_mini.explore import ComesToAnEnd, Conflict, Scenario, acknowledged
+from durable_mini.explore import ComesToAnEnd, Conflict, InTime, Scenario, acknowledged
 from durable_mini.figures import words
 from durable_mini.limits import US_PER_MS
-from durable_mini.services import Service
+from durable_mini.services import Behaviour, Service
 
 if TYPE_CHECKING:
     from durable_mini.explore import Run
     from durable_mini.trace import Event, Trace
 
 A, B = "lease-a", "lease-b"
-LATER: Final = 20_000
-"""When lease-a is granted again, in ms: what was tried again for its first term is over by then."""
+SOON, LATER = 400, 20_000
+"""When lease-a is granted again, in ms. After the later one what was tried again for its first term is over."""
+
+_OK: Final = 200
+HOST: Final = "bank.example"
 
 
 class RefundedOnceATerm:
@@ -63,6 +67,7 @@ class RefundedOnceATerm:
                 event
                 for event in run.trace.events(kind="effect.answered")
                 if lease_of(event) == lease and due <= event.t and (until is None or event.t < until)
+                if event.detail.get("status") == _OK
             ]
             why = (
                 f"; the bank took the call with {_key(swallowed[0])} for one that it had carried out before"
@@ -89,34 +94,50 @@ def _key(effect: Event) -> str:
     return "no key" if key is None else f"the key {words.shortened(str(key), 24)}"
 
 
-def _scenario(cls: type) -> Scenario:
-    """Two leases that end together, and the first one once more, much later."""
-    made: tuple[tuple[float, str, tuple[Any, ...]], ...] = (
-        (0, "grant", (A, 300)),
-        (20, "grant", (B, 280)),
-        (LATER, "grant", (A, 200)),
-    )
-    return scenario(cls, *made, services={"bank.example": Service(honours_keys=True)})
+def _again(at: float) -> Callable[[type], Scenario]:
+    """Makes: two leases that end together, and the first one once more."""
+    return lambda cls: _with(cls, (0, "grant", (A, 300)), (20, "grant", (B, 280)), (at, "grant", (A, 300)))
 
 
-PROPERTIES: Final = (Addressed("POST", "https://bank.example/refund"), RefundedOnceATerm(), ComesToAnEnd())
+def _with(cls: type, *made: tuple[float, str, tuple[Any, ...]], script: Sequence[Behaviour] = ()) -> Scenario:
+    return scenario(cls, *made, services={HOST: Service(script=script, honours_keys=True)})
+
+
+def _meanwhile(cls: type) -> Scenario:
+    return _with(cls, (0, "grant", (A, 300)), (10, "grant", (B, 300)), (315, "grant", (A, 600)))
+
+
+def _both_ways(cls: type) -> Scenario:
+    return both_ways(cls, {HOST: Service(honours_keys=True)})
+
+
+def _fails(cls: type) -> Scenario:
+    return _with(cls, (0, "grant", (A, 300)), script=(500, 503, 200))
+
+
+PROPERTIES: Final = (Addressed("POST", f"https://{HOST}/refund"), RefundedOnceATerm(), ComesToAnEnd())
+REFUNDED_IN_TIME: Final = InTime("grant", "refund", ttl=1, within_ms=200)
 CALM: Final = "two leases that end together, and a second term of the first"
 REFUSE: Final = "a call to the bank that is refused"
 RAISE: Final = "an error, or a lost answer, after the refund"
 CRASH: Final = "a crash at every point"
+MEANWHILE: Final = "one lease ends and another is renewed while a refund is awaited"
+FAILS: Final = "the bank answers 500 and 503, and refunds nothing"
 
 PLANS: Final = (
-    Exploration(CALM, _scenario, PROPERTIES),
-    Exploration(REFUSE, _scenario, PROPERTIES, ("refuse",), repeats=False),
-    Exploration(RAISE, _scenario, PROPERTIES, ("raise", "lose"), repeats=False),
-    Exploration(CRASH, _scenario, PROPERTIES, ("crash",), repeats=False),
+    Exploration(CALM, _again(SOON), PROPERTIES),
+    Exploration(REFUSE, _again(LATER), PROPERTIES, ("refuse",), repeats=False),
+    Exploration(RAISE, _again(LATER), PROPERTIES, ("raise", "lose"), repeats=False),
+    Exploration(CRASH, _again(LATER), PROPERTIES, ("crash",), repeats=False),
+    Exploration(MEANWHILE, _meanwhile, PROPERTIES, repeats=False),
+    Exploration(BOTH_WAYS, _both_ways, (*PROPERTIES, REFUNDED_IN_TIME), repeats=False),
+    Exploration(FAILS, _fails, PROPERTIES, repeats=False),
 )
 
 
 def happy(answer: type) -> bool:
     """One lease, and nothing goes wrong: its deposit is refunded when it ends."""
-    bank = {"bank.example": Service(honours_keys=True)}
-    return revoked(scenario(answer, (0, "grant", (A, 300)), services=bank).run(), from_ms=300) == {A}
+    return revoked(_with(answer, (0, "grant", (A, 300))).run(), from_ms=300) == {A}
 
 
 def _sent(found: Findings) -> list[tuple[str, object]]:
@@ -153,6 +174,10 @@ CAUSES: Final = (
     ),
     Cause(
         "the key is the lease's name alone, so the refund of its second term counts as done",
+        lambda found: found.broke(CALM) and any(key == lease for lease, key in _sent(found)),
+    ),
+    Cause(
+        "two terms of a lease have the same key, and the bank carries out only the first",
         lambda found: found.broke(CALM) and len(set(_sent(found))) < len(_sent(found)),
     ),
     Cause(
@@ -167,13 +192,17 @@ CAUSES: Final = (
         "the key is kept in memory, and after a crash there is a new one",
         lambda found: found.survives(CALM, RAISE) and found.broke(CRASH),
     ),
+    Cause(
+        "a 500 counts as refunded: the row is deleted whatever the bank has answered",
+        lambda found: found.survives(CALM, REFUSE, RAISE, CRASH, MEANWHILE) and found.broke(FAILS),
+    ),
 )
 
 exercise = Exercise(
     task=(
         "When a lease ends, its deposit is refunded, and a crash between the call and the DELETE refunds it again. "
         "The bank carries out one call for each Idempotency-Key. Send one, so that every term of every lease is "
-        "refunded once."
+        "refunded once. What the bank does not answer with an ok is tried again."
     ),
     plans=PLANS,
     hints=(
@@ -183,7 +212,10 @@ exercise = Exercise(
             "written into the row before the first call. And it must differ for everything that is refunded by itself: "
             "another lease, or another term of the same lease."
         ),
-        'headers={"Idempotency-Key": f"{lease.id}/{lease.expire_at}"}',
+        (
+            'answer = await fetch(..., headers={"Idempotency-Key": f"{lease.id}/{lease.expire_at}"}); and if not '
+            "answer.ok: raise Error(...), before the DELETE."
+        ),
     ),
     solution=solutions,
     start=starters.MyLedger,

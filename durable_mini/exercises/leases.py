@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from durable_mini.explore import Conflict, Scenario, calls
+from durable_mini.explore import Conflict, InTime, Scenario, calls
 from durable_mini.figures import words
 from durable_mini.limits import US_PER_MS
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from durable_mini.trace import Event, Trace
 
 OBJECT: Final = "tenant-42"
-IDS: Final = frozenset({"lease-a", "lease-b", "lease-c", "lease-bad", *(f"lease-{number:02}" for number in range(20))})
+IDS: Final = frozenset(
+    {"lease-a", "lease-b", "lease-c", "lease-d", "lease-bad", *(f"lease-{number:02}" for number in range(20))}
+)
 """Every lease that an exercise grants."""
 
 MOST_RUNS: Final = 60
@@ -23,6 +25,9 @@ MOST_RUNS: Final = 60
 
 LEASES: Final = "leases"
 """The table that most answers have. Only the telling of causes looks at it: an answer may keep its rows elsewhere."""
+
+WATCH: Final = {LEASES: "SELECT * FROM leases ORDER BY 1"}
+"""What is looked at after each commit."""
 
 
 class Addressed:
@@ -55,7 +60,20 @@ def scenario(
 ) -> Scenario:
     """Clients who call one object: ``scenario(cls, (0, "grant", ("lease-a", 300)))``."""
     settings: dict[str, Any] = {"limits": {"alarm_runs_until_idle": most_runs}, "services": services}
-    return Scenario(calls(cls, OBJECT, *made), settings, watch={LEASES: "SELECT * FROM leases ORDER BY 1"})
+    return Scenario(calls(cls, OBJECT, *made), settings, watch=WATCH)
+
+
+BOTH_WAYS: Final = "a lease that ends before one granted earlier, and one that ends after both"
+"""The name of the plan of :func:`both_ways`."""
+
+IN_TIME: Final = InTime("grant", "revoke", ttl=1, within_ms=200)
+"""Where nothing goes wrong a revocation takes 40 ms."""
+
+
+def both_ways(cls: type, services: Mapping[str, Service] | None = None) -> Scenario:
+    """Leases whose ends come in another order than their grants: the alarm has to move, and only to an earlier time."""
+    made = ((0, "grant", ("lease-a", 2_000)), (20, "grant", ("lease-b", 300)), (40, "grant", ("lease-c", 60_000)))
+    return scenario(cls, *made, services=services)
 
 
 def lease_of(event: Event) -> str:

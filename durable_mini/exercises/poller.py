@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.exercises.cause import Cause, Findings
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
-from durable_mini.exercises.leases import LEASES, OBJECT, REVOKES, revoked
+from durable_mini.exercises.leases import OBJECT, REVOKES, WATCH, revoked
 from durable_mini.exercises.solutions import poller as solutions
 from durable_mini.exercises.starters import poller as starters
 from durable_mini.explore import Conflict, InTime, NothingLost, Scenario
+from durable_mini.explore.scenario import arguments_of
 from durable_mini.figures import words
 from durable_mini.objects import DurableObject
 
@@ -20,9 +21,23 @@ if TYPE_CHECKING:
     from durable_mini.trace import Event
     from durable_mini.world import World
 
-A, B, C = "lease-a", "lease-b", "lease-c"
-GRANTS: Final = ((0, A, 300), (20, B, 1_500), (3_500, C, 300))
+A, B, C, D = "lease-a", "lease-b", "lease-c", "lease-d"
+OTHER: Final = "tenant-43"
+Given = tuple[float, str, str, int]
+"""When a lease is granted, by which object, which one and for how long."""
+
+GRANTS: Final[tuple[Given, ...]] = (
+    (0, OBJECT, A, 300),
+    (20, OBJECT, B, 1_500),
+    (40, OTHER, D, 300),
+    (3_500, OBJECT, C, 300),
+)
 POLLS: Final = (1_000, 2_000, 3_000, 4_000, 5_000)
+OFFSETS: Final = range(2, 40, 2)
+"""How long after a poll has come by a lease is granted, in ms: before, while and after the object leaves the list."""
+
+COMMIT_MS: Final = 5
+"""How long a commit takes where time counts, in ms: so long is the way to the registry and back."""
 
 
 class Registry(DurableObject):
@@ -46,12 +61,15 @@ class Registry(DurableObject):
         return [str(row.name) for row in self.sql.exec("SELECT name FROM busy ORDER BY name").toArray()]
 
 
-async def poll(world: World, cls: type) -> None:
-    """What a Worker's cron trigger does: read the registry, and wake what it lists."""
+async def poll(world: World, cls: type) -> list[Awaitable[Any]]:
+    """What a Worker's cron trigger does: read the registry, and wake what it lists, all at once."""
     registry: Any = world.namespace(Registry)
     ledgers: Any = world.namespace(cls)
-    for name in await _unless_faulty(world, registry.getByName("all").names()) or ():
-        await _unless_faulty(world, ledgers.getByName(name).wake())
+    listed = await _unless_faulty(world, registry.getByName("all").names()) or ()
+    replies = [ledgers.getByName(name).wake() for name in listed]
+    for reply in replies:
+        reply.when_settled(lambda _: None)  # somebody listens: a failure is part of the run
+    return replies
 
 
 async def _unless_faulty(world: World, call: Awaitable[Any]) -> Any:
@@ -64,28 +82,43 @@ async def _unless_faulty(world: World, call: Awaitable[Any]) -> Any:
         return None
 
 
-def _scenario(*grants: tuple[int, str, int], polls: tuple[int, ...] = POLLS) -> Any:
-    """Clients who grant, a poller, and a look at the object and the registry long afterwards."""
+def _scenario(*grants: Given, polls: Sequence[int] = POLLS, commit_ms: float = 0) -> Callable[[type], Scenario]:
+    """Clients who grant, a poller, and a look at the objects and the registry long afterwards."""
 
     def made(cls: type) -> Scenario:
         async def play(world: World) -> dict[str, Any]:
             registry: Any = world.bind("REGISTRY", Registry)
             ledgers: Any = world.namespace(cls)
-            for at, what in sorted([*((grant[0], grant) for grant in grants), *((at, None) for at in polls)]):
+            woken: list[Awaitable[Any]] = []
+            moments = [*((one[0], one) for one in grants), *((at, None) for at in polls)]
+            for at, given in sorted(moments, key=lambda one: one[0]):
                 await world.run_until(max(world.start + at, world.now))
-                if what is None:
-                    await poll(world, cls)
+                if given is None:
+                    woken += await poll(world, cls)
                 else:
-                    await _unless_faulty(world, ledgers.getByName(OBJECT).grant(what[1], what[2]))
+                    _, name, lease, ttl = given
+                    await _unless_faulty(world, ledgers.getByName(name).grant(lease, ttl))
+            for reply in woken:
+                await _unless_faulty(world, reply)
             await world.run_for(1_000)
+            names = sorted({one[1] for one in grants})
             return {
-                "left": await _unless_faulty(world, ledgers.getByName(OBJECT).look()),
-                "listed": await _unless_faulty(world, registry.getByName("all").names()),
+                "left": {name: await _unless_faulty(world, ledgers.getByName(name).look()) or [] for name in names},
+                "listed": await _unless_faulty(world, registry.getByName("all").names()) or [],
             }
 
-        return Scenario(play, watch={LEASES: "SELECT * FROM leases ORDER BY 1"})
+        return Scenario(play, {"commit_ms": commit_ms}, watch=WATCH)
 
     return made
+
+
+def _at_every_moment(cls: type) -> Scenario:
+    """Each poll revokes the lease that was granted around the poll before, and another one is granted meanwhile."""
+    grants = [
+        (1_000.0 * (number + 1) + offset, OBJECT, f"lease-{number:02}", 100) for number, offset in enumerate(OFFSETS)
+    ]
+    polls = range(1_000, 1_000 * (len(grants) + 3), 1_000)
+    return _scenario((0, OBJECT, A, 300), *grants, polls=polls, commit_ms=COMMIT_MS)(cls)
 
 
 class NobodyForgotten:
@@ -95,16 +128,23 @@ class NobodyForgotten:
 
     def check(self, run: Run) -> Conflict | None:
         """None if nothing is left; an object that could not be asked says nothing."""
-        left, listed = run.result["left"], run.result["listed"]
-        if not left:
+        if run.result is None:
             return None
-        granted = [event for event in run.trace.events(kind="request.started") if event.detail.get("method") == "grant"]
-        names = f"lists {words.listed(listed)}" if listed else "lists nobody"
-        return Conflict(
-            f"{OBJECT} still holds {words.listed(left)}, long after the end, and the registry {names}: the poller "
-            "never finds it.",
-            (granted[-1] if left == [C] else granted[0], run.trace[-1]),
-        )
+        listed = run.result["listed"]
+        for name, left in run.result["left"].items():
+            if left and name not in listed:
+                granted = [event for event in run.trace.events(name, "request.started") if _is_of(event, "grant")]
+                names = f"lists {words.listed(listed)}" if listed else "lists nobody"
+                return Conflict(
+                    f"{name} still holds {words.listed(left)}, long after the end, and the registry {names}: the "
+                    "poller never finds it.",
+                    (granted[-1] if left == [C] else granted[0], run.trace[-1]),
+                )
+        return None
+
+
+def _is_of(event: Event, method: str) -> bool:
+    return event.detail.get("method") == method
 
 
 class ListedWhileNeeded:
@@ -114,37 +154,46 @@ class ListedWhileNeeded:
 
     def check(self, run: Run) -> Conflict | None:
         """None if the registry is empty in the end."""
-        listed = run.result["listed"]
-        if run.result["left"] or not listed:
+        if run.result is None:
             return None
-        woken = [event for event in run.trace.events(kind="request.replied") if event.detail.get("method") == "wake"]
+        idle = [name for name in run.result["listed"] if not run.result["left"].get(name)]
+        if not idle:
+            return None
+        woken = [event for event in run.trace.events(kind="request.replied") if _is_of(event, "wake")]
         return Conflict(
-            f"{words.listed(listed)} has no lease any more, and the registry still lists it: it is woken for nothing, "
+            f"{words.listed(idle)} has no lease any more, and the registry still lists it: it is woken for nothing, "
             "for ever.",
             ((woken or [run.trace[-1]])[-1], run.trace[-1]),
         )
 
 
+IN_TIME: Final = InTime("grant", "revoke", ttl=1, within_ms=1_200)
 PROPERTIES: Final = (REVOKES, NobodyForgotten(), NothingLost("grant", "revoke", ttl=1), ListedWhileNeeded())
 CALM: Final = "three leases, and a poller that comes by every second"
 CRASH: Final = "a crash at every point, of the object and of the registry"
+RENEWED: Final = "a lease that is renewed while it is being revoked"
+MOMENTS: Final = "grants at every moment while the object is woken, where a call to the registry takes 5 ms"
 LOSE: Final = "a call that fails before it begins, or whose reply is lost, at every point"
 
 PLANS: Final = (
-    Exploration(CALM, _scenario(*GRANTS), (*PROPERTIES, InTime("grant", "revoke", ttl=1, within_ms=1_200))),
+    Exploration(CALM, _scenario(*GRANTS), (*PROPERTIES, IN_TIME)),
     Exploration(CRASH, _scenario(*GRANTS[:1]), PROPERTIES, ("crash",)),
     Exploration(LOSE, _scenario(*GRANTS[:1]), PROPERTIES, ("infrastructure", "lose"), repeats=False),
+    Exploration(
+        RENEWED, _scenario((0, OBJECT, A, 300), (1_010, OBJECT, A, 300), polls=POLLS[:3]), PROPERTIES, repeats=False
+    ),
+    Exploration(MOMENTS, _at_every_moment, (*PROPERTIES, IN_TIME), repeats=False),
 )
 
 
 def happy(answer: type) -> bool:
     """One lease, one poll, and nothing goes wrong: it is revoked."""
-    return revoked(_scenario((0, A, 300), polls=(1_000,))(answer).run()) == {A}
+    return revoked(_scenario((0, OBJECT, A, 300), polls=(1_000,))(answer).run()) == {A}
 
 
 def _left(found: Findings, plan: str) -> list[str]:
     run = found.run(plan)
-    return [] if run is None else run.result["left"] or []
+    return [] if run is None or run.result is None else run.result["left"].get(OBJECT, [])
 
 
 def _where(found: Findings, plan: str) -> str:
@@ -165,7 +214,17 @@ def _not_waited(found: Findings) -> bool:
     return granted is not None and added is not None and granted.seq < added.seq
 
 
+def _misnamed(found: Findings) -> bool:
+    """Whether an object has told the registry another name than its own."""
+    told = [event for event in found.clean(CALM).events(kind="request.sent") if _is_of(event, "add")]
+    return any(event.object.partition("/")[2] not in arguments_of(event) for event in told)
+
+
 CAUSES: Final = (
+    Cause(
+        "the registry is told a name that is not the object's own: the poller wakes another one",
+        _misnamed,
+    ),
     Cause(
         "the object leaves the registry while it still has a lease",
         lambda found: found.broken(CALM) == InTime.name,
@@ -194,23 +253,30 @@ CAUSES: Final = (
         "a registry that could not be reached is passed over, and the row is written all the same",
         lambda found: found.survives(CALM) and "/add#" in _where(found, CRASH) + _where(found, LOSE),
     ),
+    Cause(
+        "a grant comes in while the object leaves the registry: its entry goes, and its row stays",
+        lambda found: found.survives(CALM, CRASH, LOSE, RENEWED) and found.broke(MOMENTS),
+    ),
 )
 
 exercise = Exercise(
     task=(
         "This ledger has no alarm: every second a Worker wakes the objects that the registry lists. Nobody can list a "
-        "namespace, so an object that is missing there is never found. Change the class so that no crash loses it."
+        "namespace, so an object that is missing there is never found. Change the class so that no crash loses it, and "
+        "no grant that comes while it is woken. The service answers 200, or the connection fails."
     ),
     plans=PLANS,
     hints=(
         "Two writes in two objects cannot be one. If a crash comes between them, which one may stand alone?",
         (
             "An entry in the registry without a row costs one call for nothing. A row without an entry is never found. "
-            "So the entry comes first and goes last."
+            "So the entry comes first and goes last. And a call takes time: between an entry and its row nobody may "
+            "look for rows and take the entry away."
         ),
         (
             'In grant(): await self.env.REGISTRY.getByName("all").add(self.name), and the INSERT is the line after it. '
-            "In wake() the entry goes when the last row has gone."
+            "In wake() the entry goes when the last row has gone. Put either pair into an async function of its own, "
+            "and await self.ctx.blockConcurrencyWhile(that_function)."
         ),
     ),
     solution=solutions,

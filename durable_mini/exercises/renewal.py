@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from durable_mini.exercises.cause import Cause
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
-from durable_mini.exercises.leases import REVOKES, revoked, scenario, wrote
+from durable_mini.exercises.leases import BOTH_WAYS, IN_TIME, REVOKES, both_ways, revoked, scenario, wrote
 from durable_mini.exercises.solutions import renewal as solutions
 from durable_mini.exercises.starters import renewal as starters
-from durable_mini.explore import ComesToAnEnd, NotEarly, NothingLost
+from durable_mini.explore import ComesToAnEnd, NotEarly, NothingLost, Scenario
 
-A: Final = "lease-a"
+A, B = "lease-a", "lease-b"
+MANY: Final = tuple(f"lease-{number:02}" for number in range(12))
+"""Leases that end one after the other, each of which is renewed a little later after its end than the one before."""
+
 PROPERTIES: Final = (
     REVOKES,
     NotEarly("grant", "revoke", ttl=1),
@@ -22,14 +25,26 @@ PROPERTIES: Final = (
 
 MEANWHILE: Final = "a renewal comes while the revocation is awaited"
 SHORT: Final = "such a renewal, and its new time is over before the revocation is answered"
+MOMENTS: Final = "renewals at many moments while alarm() runs, and after it"
 EVERYWHERE: Final = "the renewal, and a crash, an error, a refusal or a lost answer at every point"
+
+
+def _moments(cls: type) -> Scenario:
+    made: list[tuple[float, str, tuple[Any, ...]]] = []
+    for number, lease in enumerate(MANY):
+        end = 500 + 100 * number
+        made += [(0, "grant", (lease, end)), (end + 2 + 4 * number, "grant", (lease, 3_000))]
+    return scenario(cls, *made)
+
 
 PLANS: Final = (
     Exploration(MEANWHILE, lambda cls: scenario(cls, (0, "grant", (A, 300)), (310, "grant", (A, 600))), PROPERTIES),
     Exploration(SHORT, lambda cls: scenario(cls, (0, "grant", (A, 300)), (308, "grant", (A, 10))), PROPERTIES),
+    Exploration(MOMENTS, _moments, PROPERTIES, repeats=False),
+    Exploration(BOTH_WAYS, both_ways, (*PROPERTIES, IN_TIME), repeats=False),
     Exploration(
         EVERYWHERE,
-        lambda cls: scenario(cls, (0, "grant", (A, 300)), (310, "grant", (A, 600)), (320, "grant", ("lease-b", 100))),
+        lambda cls: scenario(cls, (0, "grant", (A, 300)), (20, "grant", (B, 280)), (310, "grant", (A, 600))),
         PROPERTIES,
         ("crash", "raise", "refuse", "lose"),
     ),
@@ -55,12 +70,12 @@ CAUSES: Final = (
         lambda found: found.broke(MEANWHILE) and not wrote(found.clean(MEANWHILE), "grant", 1),
     ),
     Cause(
-        "the DELETE after the wait removes the row that the renewal has just written",
-        lambda found: found.broken(MEANWHILE) == NothingLost.name,
-    ),
-    Cause(
         "the clock is read again after the wait, so a renewal that has ended meanwhile is deleted unrevoked",
         lambda found: found.survives(MEANWHILE) and found.broken(SHORT) == NothingLost.name,
+    ),
+    Cause(
+        "something is awaited between the comparison and the DELETE, and a renewal can come in between",
+        lambda found: found.survives(MEANWHILE, SHORT) and found.broken(MOMENTS) == NothingLost.name,
     ),
     Cause(
         "the row is deleted before the call, which mends the renewal and loses the lease in a crash",
@@ -71,7 +86,8 @@ CAUSES: Final = (
 exercise = Exercise(
     task=(
         "A lease can be renewed while alarm() waits for its revocation. Change alarm() so that a renewal that was "
-        "answered is never lost: the lease is revoked again when its new time is over."
+        "answered is never lost: the lease is revoked again when its new time is over. The service answers 200, or the "
+        "connection fails."
     ),
     plans=PLANS,
     hints=(

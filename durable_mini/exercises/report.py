@@ -19,6 +19,9 @@ WIDTH: Final = 84
 SHOWN: Final = 10
 """How many lines that an answer has printed a report shows."""
 
+REVERSED: Final = " reversed"
+"""What a token says of a run in which unsorted rows came in the other order."""
+
 _INDENT: Final = "      "
 
 
@@ -75,6 +78,15 @@ class Line:
     printed: tuple[str, ...] = ()
     """What the answer has printed in the run that is told of."""
 
+    forgotten: tuple[str, ...] = ()
+    """What was called and not awaited when nothing went wrong, in a sentence each."""
+
+    endless: str | None = None
+    """What began and never came to its end: ``alarm()``."""
+
+    reversed: bool = False
+    """Whether rows that no ORDER BY has sorted came in the other order in the run that is told of."""
+
     table: str = field(default="", repr=False)
     """The events around what went wrong."""
 
@@ -128,7 +140,8 @@ class Report:
         """What ``exercise.replay`` takes to make the failed run again; empty if no exploration failed."""
         for number, line in enumerate(self.lines, 1):
             if line.story is not None:
-                return f"{number}: {line.verdict.token}" if line.verdict is not None and line.verdict.run else ""
+                order = REVERSED if line.reversed else ""
+                return f"{number}{order}: {line.verdict.token}" if line.verdict is not None and line.verdict.run else ""
         return ""
 
     def __str__(self) -> str:

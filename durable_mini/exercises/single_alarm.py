@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from durable_mini.exercises.cause import Cause, Findings
+from durable_mini.errors import LimitError
+from durable_mini.exercises.cause import Cause
 from durable_mini.exercises.exercise import Exercise, Plan
-from durable_mini.exercises.exploration import Exploration, raised_by_itself
-from durable_mini.exercises.leases import OBJECT, REVOKES, revoked, scenario
+from durable_mini.exercises.exploration import SMALL, Exploration, raised_by_itself
+from durable_mini.exercises.leases import OBJECT, REVOKES, WATCH, revoked, scenario
 from durable_mini.exercises.predict import Question
 from durable_mini.exercises.solutions import single_alarm as solutions
 from durable_mini.exercises.starters import single_alarm as starters
@@ -66,16 +67,19 @@ class Scenario:
     def run(self, cls: type) -> Trace:
         """The trace of ``cls`` in this scenario."""
         plan = FaultPlan.parse(self.faults.format(object=f"{cls.__name__}/{OBJECT}"))
-        world = World(seed=7, faults=plan, alarm_lateness_ms=self.lateness)
+        world = World(seed=7, faults=plan, alarm_lateness_ms=self.lateness, limits=dict(SMALL), watch=WATCH)
         calls = []
         ledgers: Any = world.namespace(cls)
-        for grant in sorted(self.grants, key=lambda one: one.at):
-            world.run_sync(world.run_until(world.start + grant.at))
-            # through a new stub: one that was made before a restart may be broken
-            calls.append(ledgers.getByName(OBJECT).grant(grant.lease, grant.ttl))
-        world.run_sync(world.run_until(world.start + self.horizon))
-        for call in calls:
-            call.result()
+        try:
+            for grant in sorted(self.grants, key=lambda one: one.at):
+                world.run_sync(world.run_until(world.start + grant.at))
+                # through a new stub: one that was made before a restart may be broken
+                calls.append(ledgers.getByName(OBJECT).grant(grant.lease, grant.ttl))
+            world.run_sync(world.run_until(world.start + self.horizon))
+            for call in calls:
+                call.result()
+        except LimitError:
+            pass  # something never ends, and the trace says what
         trace = world.trace
         world.run_sync(world.close())
         return trace
@@ -224,13 +228,13 @@ def _ms(value: float) -> str:
 
 
 def _plan(name: str, scenario: Scenario) -> Plan:
-    return Plan(name, scenario.run, scenario.judge)
+    return Plan(name, scenario.run, scenario.judge, scenario.horizon)
 
 
 _AFTER_EFFECT = "{object}/alarm#0/effect#0: raise after"
 _REFUSED = "{object}/alarm#0/effect#0: refuse"
 _AWAY = "at 200 ms: restart, away for 1000 ms"
-A, B, C = "lease-a", "lease-b", "lease-c"
+A, B, C, D = "lease-a", "lease-b", "lease-c", "lease-d"
 
 PLANS = (
     _plan("two leases, the shorter one first", Scenario([Grant(A, 0, 300), Grant(B, 20, 1_500)], 3_000)),
@@ -238,7 +242,7 @@ PLANS = (
     _plan("a lease renewed before it ends", Scenario([Grant(A, 0, 300), Grant(A, 200, 1_000)], 3_000)),
     _plan(
         "short leases granted while the handler revokes another",
-        Scenario([Grant(A, 0, 300), Grant(B, 311, 50), Grant(C, 312, 900)], 3_000),
+        Scenario([Grant(A, 0, 300), Grant(D, 10, 300), Grant(B, 311, 50), Grant(C, 312, 900)], 3_000),
     ),
     _plan(
         "250 leases that end at one instant",
@@ -268,7 +272,7 @@ PLANS = (
     ),
     Exploration(
         "a crash, an error or a refusal at every point",
-        lambda cls: scenario(cls, (0, "grant", (A, 300)), (20, "grant", (B, 600))),
+        lambda cls: scenario(cls, (0, "grant", (A, 300)), (20, "grant", (B, 280))),
         (REVOKES, NothingLost("grant", "revoke", ttl=1), NotEarly("grant", "revoke", ttl=1), ComesToAnEnd()),
         ("crash", "raise", "refuse"),
     ),
@@ -284,21 +288,7 @@ def happy(answer: type) -> bool:
     return revoked(run, from_ms=300) == {A}
 
 
-def _not_awaited(found: Findings) -> bool:
-    traces = [found.trace(plan) for plan in (SHORT_FIRST, FAILS_ONCE, REFUSED)]
-    return any(trace is not None and findings.not_awaited(trace) for trace in traces)
-
-
 CAUSES = (
-    Cause(
-        "the calls go elsewhere, so nothing is revoked",
-        lambda found: "Expected: POST" in found.story(SHORT_FIRST),
-    ),
-    Cause(
-        "setAlarm is given a length of time, and takes a moment",
-        lambda found: "It takes a moment" in found.story(SHORT_FIRST),
-    ),
-    Cause("a call is sent and not awaited: the run is over before anybody knows how the call ended", _not_awaited),
     Cause(
         "alarm() revokes what is not due yet: it trusts the alarm and does not ask the table",
         lambda found: "before its end" in found.story(SHORT_FIRST),
@@ -316,18 +306,6 @@ CAUSES = (
         lambda found: " times, at " in found.story(SHORT_FIRST),
     ),
     Cause(
-        "each grant replaces the alarm of the lease before it",
-        lambda found: found.story(SHORT_FIRST).startswith(A) and found.survives(LONG_FIRST),
-    ),
-    Cause(
-        "nothing is armed at the end of a run, so the next lease waits for ever",
-        lambda found: found.story(SHORT_FIRST).startswith(B),
-    ),
-    Cause(
-        "the alarm is set only if none is set: an earlier end does not move it",
-        lambda found: found.survives(SHORT_FIRST) and found.broke(LONG_FIRST),
-    ),
-    Cause(
         "the leases are kept in memory, which is gone with the process",
         lambda found: found.survives(SHORT_FIRST, LONG_FIRST, MANY, FAILS_ONCE) and found.broke(AWAY),
     ),
@@ -342,7 +320,8 @@ CAUSES = (
 )
 
 exercise = Exercise(
-    task="Write grant() and alarm() so that every lease is revoked once, when it ends, with the object's one alarm.",
+    task="Write grant() and alarm() so that every lease is revoked once, when it ends, with the object's one alarm. "
+    "The service answers 200, or the connection fails.",
     plans=PLANS,
     hints=(
         "When the alarm has run, which lease is next, and who knows it?",

@@ -181,6 +181,9 @@ class EffectAtMostOnce:
 class NothingLost(_OfAMethod):
     """Every call of ``method`` that a client was told is done leads to the effect for its first argument.
 
+    Each call has an effect of its own, between its time and that of the next call for the same argument. Only where
+    that call comes while something is still to be done it takes it over: a lease that is renewed has one end.
+
     ttl: which argument says after how many ms the effect is due, counted from when the call began; the
         effect must come then or later. None: it is due at once.
     path: where the effect goes: a part of its address.
@@ -196,31 +199,91 @@ class NothingLost(_OfAMethod):
     def check(self, run: Run) -> Conflict | None:
         """None if every acknowledged call has its effect."""
         effects = _by_key(run, self._key, self._path)
-        done = acknowledged(run, self._method)
-        last = {str(arguments[0]): (began, told, arguments) for began, told, arguments in done if arguments}
-        for key, (began, told, arguments) in last.items():
-            due = self._due(began, arguments)
-            of_key = effects.get(key, [])
-            if any(effect.t >= due for effect in of_key):
-                continue
-            said = f"{self._method}({key}) was acknowledged at {_at(told.t)}"
-            if of_key:
-                verb = words.effect_verb(of_key[-1].detail, past=True)
-                return Conflict(
-                    f"{said} and due at {_at(due)}, but {key} was {verb} only before that, at {_at(of_key[-1].t)}.",
-                    (of_key[-1], told),
-                )
-            if _cut_off(run) and due > run.ended_us:
-                raise _undecided(run, f"the effect of {self._method}({key})", due)
-            gone = _row_gone(run, key)
-            if gone is None:
-                return Conflict(f"{said}, and its effect, due at {_at(due)}, never took place.", (told, *_end(run)))
-            name, event = gone
-            return Conflict(
-                f"{said}, its row left {name} at {_at(event.t)}, and its effect, due at {_at(due)}, never took place.",
-                (told, event),
-            )
+        done = [call for call in acknowledged(run, self._method) if call[2]]
+        calls: dict[str, list[tuple[Event, Event, list[Any]]]] = {}
+        for call in sorted(done, key=lambda one: one[0].seq):
+            calls.setdefault(str(call[2][0]), []).append(call)
+        for key, of_key in calls.items():
+            for number, call in enumerate(of_key):
+                following = of_key[number + 1] if number + 1 < len(of_key) else None
+                conflict = self._lost(run, key, call, following, effects.get(key, []))
+                if conflict is not None:
+                    return conflict
         return None
+
+    def _lost(
+        self,
+        run: Run,
+        key: str,
+        call: tuple[Event, Event, list[Any]],
+        following: tuple[Event, Event, list[Any]] | None,
+        effects: Sequence[Event],
+    ) -> Conflict | None:
+        """How the effect of one call was lost; what comes after the next one for the same key is due is that one's."""
+        began, told, arguments = call
+        due = self._due(began, arguments)
+        until = None if following is None else self._due(following[0], following[2])
+        if any(due <= effect.t and (until is None or effect.t < until) for effect in effects):
+            return None
+        if following is not None and (following[0].t < due or _is_waited_for(run, key, following[0])):
+            return None  # the next call took over what this one had left to do
+        if following is not None and until is not None and until <= due:
+            return None
+        said = f"{self._method}({key}) was acknowledged at {_at(told.t)}"
+        early = [effect for effect in effects if effect.t < due]
+        if early and following is None:
+            verb = words.effect_verb(early[-1].detail, past=True)
+            return Conflict(
+                f"{said} and due at {_at(due)}, but {key} was {verb} only before that, at {_at(early[-1].t)}.",
+                (early[-1], told),
+            )
+        if following is None and _cut_off(run) and due > run.ended_us:
+            raise _undecided(run, f"the effect of {self._method}({key})", due)
+        if following is not None:
+            return Conflict(
+                f"{said}, and its effect, due at {_at(due)}, never took place; only that of the next "
+                f"{self._method}({key}), at {_at(following[0].t)}, may have.",
+                (told, following[0]),
+            )
+        gone = _row_gone(run, key)
+        if gone is None:
+            return Conflict(f"{said}, and its effect, due at {_at(due)}, never took place.", (told, *_end(run)))
+        name, event = gone
+        return Conflict(
+            f"{said}, its row left {name} at {_at(event.t)}, and its effect, due at {_at(due)}, never took place.",
+            (told, event),
+        )
+
+
+def _is_waited_for(run: Run, key: str, began: Event) -> bool:
+    """Whether something may still have been to be done for ``key`` when a call began.
+
+    A watched row held it, or its object had an alarm or was at work: what it does then is not known of every class.
+    """
+    for changes in run.rows.values():
+        before = [rows for event, rows in changes if event.object == began.object and event.seq < began.seq]
+        if before and any(key in map(str, row) for row in before[-1]):
+            return True
+    return _has_alarm(run, began)
+
+
+def _has_alarm(run: Run, at: Event) -> bool:
+    """Whether an alarm of an object was set, or under way, or about to be tried again, just before an event."""
+    ended = ("alarm.succeeded", "alarm.deleted", "alarm.abandoned", "alarm.cancelled")
+    kinds = ("alarm.set", "alarm.dispatched", "alarm.retry_scheduled", *ended)
+    running = is_set = False
+    for event in run.trace.events(at.object, kinds):
+        if event.seq >= at.seq:
+            break
+        if event.kind == "alarm.dispatched":
+            running, is_set = True, False
+        elif event.kind in ("alarm.set", "alarm.retry_scheduled"):
+            is_set = True
+        elif event.kind == "alarm.succeeded":
+            running = False
+        else:
+            running, is_set = running and event.kind == "alarm.deleted", False
+    return running or is_set
 
 
 def _cut_off(run: Run) -> bool:

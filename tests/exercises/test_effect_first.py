@@ -70,7 +70,8 @@ class KeyValueLedger(DurableObject):
                 await revoke(key.removeprefix("end/"))
             except Exception:  # noqa: BLE001 - tried again in a second, whatever it was
                 return await self._arm(at_least=1_000)
-            await self.ctx.storage.delete(key)
+            if await self.ctx.storage.get(key) == ends[key]:
+                await self.ctx.storage.delete(key)
         return await self._arm()
 
 
@@ -138,7 +139,7 @@ class NeverDeletes(Right):  # type: ignore[misc]
 
 MUTANTS = [
     (MyLedger, "the effect comes after the delete: a crash between them loses it"),
-    (NotAwaited, "nobody awaits the call: alarm() deletes the row and is done before the call has even left"),
+    (NotAwaited, "a call is sent and not awaited: the run is over before anybody knows how the call ended"),
     (CatchesAndDeletes, "a call that failed is caught, and its row is deleted all the same"),
     (CatchesAndForgets, "a call that failed is caught, its row stays, and no alarm comes back for it"),
     (

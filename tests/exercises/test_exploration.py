@@ -13,11 +13,12 @@ import pytest
 from durable_mini import Date, DurableObject, fetch
 from durable_mini.exercises import Outcome
 from durable_mini.exercises.effect_first import exercise
-from durable_mini.exercises.exploration import OUTLIVES, POLLS
+from durable_mini.exercises.exploration import CLOCK, ORDER, OUTLIVES, POLLS
 from durable_mini.exercises.leases import scenario
 from durable_mini.exercises.solutions.effect_first import LeaseLedger
 from durable_mini.exercises.starters.effect_first import MyLedger
 from tests.exercises.answers import told
+from tests.exercises.test_labels import EXERCISES
 
 Right: Any = LeaseLedger
 
@@ -48,8 +49,8 @@ def test_a_token_makes_the_failed_run_again() -> None:
     assert exercise.replay(MyLedger, report.token).trace.digest == report.trace.digest
 
 
-@pytest.mark.parametrize("token", ["", "9: @12345678", "no token"])
-def test_what_is_no_token_is_refused(token: str) -> None:
+@pytest.mark.parametrize("token", ["", "9: @12345678", "no token", None])
+def test_what_is_no_token_is_refused(token: Any) -> None:
     with pytest.raises(ValueError, match="expected the token of a report"):
         exercise.replay(MyLedger, token)
 
@@ -101,12 +102,26 @@ def test_a_method_that_is_missing_is_named() -> None:
     assert 'does not implement the method "grant"' in told(str(report))
 
 
-def test_an_error_raised_on_purpose_belongs_to_the_story() -> None:
+def test_an_error_of_its_own_that_alarm_raises_in_every_run_is_raised() -> None:
     class GivesUp(Right):  # type: ignore[misc]
         async def alarm(self) -> None:
             raise RuntimeError("not today")
 
     report = exercise.check(GivesUp)
+    assert report.outcome is Outcome.RAISED
+    assert "alarm() raised RuntimeError: not today (alarm, line " in report.story
+
+
+def test_an_error_that_alarm_raises_once_belongs_to_the_story() -> None:
+    class GivesUpOnce(Right):  # type: ignore[misc]
+        async def alarm(self) -> None:
+            if not self.ctx.storage.kv.get("tried"):
+                self.ctx.storage.kv.put("tried", True)
+                self.sql.exec("DELETE FROM leases WHERE id = 'lease-a'")
+                raise RuntimeError("not today")
+            await super().alarm()
+
+    report = exercise.check(GivesUpOnce)
     assert report.outcome is Outcome.WRONG
     assert "alarm() raised RuntimeError: not today (alarm, line " in report.story
 
@@ -148,7 +163,7 @@ def test_what_python_draws_is_the_same_in_every_run_and_the_callers_own_draws_go
     assert uuid.uuid4() != uuid.uuid4()
 
 
-def test_an_answer_that_reads_the_machines_clock_is_told_that_nothing_can_be_said() -> None:
+def test_an_answer_that_reads_the_machines_clock_is_told_so() -> None:
     class RealTime(Right):  # type: ignore[misc]
         async def grant(self, lease_id: str, ttl_ms: int) -> None:
             await super().grant(lease_id, ttl_ms)
@@ -157,20 +172,89 @@ def test_an_answer_that_reads_the_machines_clock_is_told_that_nothing_can_be_sai
 
     report = exercise.check(RealTime)
     assert report.outcome is Outcome.WRONG
-    assert report.label == OUTLIVES
+    assert report.label == CLOCK
+    assert "On another day the same run goes otherwise: at 0 ms there is “" in told(report.story)
+    assert "{" not in report.story
 
 
 def test_what_a_class_keeps_in_its_attributes_is_gone_with_the_object_and_restored_after_the_check() -> None:
     class Keeps(Right):  # type: ignore[misc]
         seen: list[str] = []  # noqa: RUF012 - what is tested
+        count = 0
 
         async def grant(self, lease_id: str, ttl_ms: int) -> None:
             self.seen.append(lease_id)
-            assert len(self.seen) <= 3
+            type(self).count += 1
+            Keeps.count += 1
+            Keeps.more = type(self).more = lease_id
+            assert len(self.seen) == type(self).count <= 4
             await super().grant(lease_id, ttl_ms)
 
     assert exercise.check(Keeps).outcome is Outcome.RIGHT
     assert Keeps.seen == []
+    assert Keeps.count == 0
+    assert not hasattr(Keeps, "more")
+
+
+GRANTED: list[str] = []
+
+
+def test_what_a_module_keeps_is_told_to_outlive_the_object() -> None:
+    class Remembers(Right):  # type: ignore[misc]
+        async def grant(self, lease_id: str, ttl_ms: int) -> None:
+            GRANTED.append(lease_id)
+            await super().grant(lease_id, ttl_ms + len(GRANTED))
+
+    report = exercise.check(Remembers)
+    assert report.label == OUTLIVES
+    assert told(report.story).startswith("Two runs of one plan differ: at 0 ms there is “alarm set to ")
+
+
+class Unsorted(Right):  # type: ignore[misc]
+    """Right as well: it is the same to each lease which comes first."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec("SELECT * FROM leases WHERE expire_at <= ?", Date.now()).toArray():
+            await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
+        await self.ensure_alarm()
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_an_order_that_does_not_matter_is_no_flaw(name: str) -> None:
+    one = EXERCISES[name]
+    ours: Any = one.solution_class
+    if not hasattr(ours, "ensure_alarm"):
+        return
+
+    class Looks(ours):  # type: ignore[misc]
+        async def ensure_alarm(self) -> None:
+            self.ctx.storage.kv.put("first", [row.id for row in self.sql.exec("SELECT id FROM leases").toArray()])
+            await super().ensure_alarm()
+
+    assert one.check(Looks).outcome is Outcome.RIGHT
+    assert exercise.check(Unsorted).outcome is Outcome.RIGHT
+
+
+class ByOrder(Right):  # type: ignore[misc]
+    """Once lease-b has had its effect all that ended goes: lease-a too, which comes before it only by chance."""
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec("SELECT * FROM leases WHERE expire_at <= ?", Date.now()).toArray():
+            await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
+            if lease.id == "lease-b":
+                self.sql.exec("DELETE FROM leases WHERE id = 'lease-a' AND expire_at = ?", lease.expire_at)
+        await self.ensure_alarm()
+
+
+def test_an_order_that_matters_is_told_with_both_and_its_token_makes_the_run_again() -> None:
+    report = exercise.check(ByOrder)
+    assert report.outcome is Outcome.WRONG
+    assert report.label == ORDER
+    assert "the rows that no ORDER BY has sorted the other way round" in told(report.story)
+    assert report.trace is not None
+    assert exercise.replay(ByOrder, report.token).trace.digest == report.trace.digest
 
 
 def test_the_starting_class_is_shown_as_text() -> None:

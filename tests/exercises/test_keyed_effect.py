@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, DurableObject, fetch
+from durable_mini import Date, DurableObject, Error, fetch
 from durable_mini.exercises.keyed_effect import exercise
 from durable_mini.exercises.solutions.keyed_effect import DepositLedger
 from durable_mini.exercises.starters.keyed_effect import MyLedger
@@ -19,7 +19,10 @@ DUE = "SELECT id, expire_at FROM leases WHERE expire_at <= ? ORDER BY expire_at,
 
 async def refund(lease_id: str, key: str) -> None:
     headers = {"Idempotency-Key": key}
-    await fetch("https://bank.example/refund", method="POST", headers=headers, json={"lease": lease_id})
+    body = {"reason": "the lease has ended", "lease": lease_id}
+    answer = await fetch("https://bank.example/refund", method="POST", headers=headers, json=body)
+    if not answer.ok:
+        raise Error(f"the bank answered {answer.status}")
 
 
 class KeyWithTheGrant(DurableObject):
@@ -59,7 +62,7 @@ class KeyBeforeTheCall(Right):  # type: ignore[misc]
                 self.ctx.storage.kv.put(place, key)
             await refund(lease.id, key)
             self.ctx.storage.kv.delete(place)
-            self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+            self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
         await self.ensure_alarm()
 
 
@@ -132,6 +135,17 @@ class KeyOfTheLease(Right):  # type: ignore[misc]
         await refund(lease.id, lease.id)
 
 
+class KeyOfTenSeconds(Right):  # type: ignore[misc]
+    async def refund(self, lease: Any) -> None:
+        await refund(lease.id, f"{lease.id}/{lease.expire_at // 10_000}")
+
+
+class StatusIgnored(Right):  # type: ignore[misc]
+    async def refund(self, lease: Any) -> None:
+        key = {"Idempotency-Key": f"{lease.id}/{lease.expire_at}"}
+        await fetch("https://bank.example/refund", method="POST", headers=key, json={"lease": lease.id})
+
+
 SHARED = "two leases have the same key, and the bank carries out only one of them"
 A_TRY = "every try has a key of its own, so the bank refunds once a try"
 RETRY = "the key is made from retryCount or isRetry, which differ from one try to the next"
@@ -151,6 +165,8 @@ MUTANTS = [
     (KeyOfTheAlarm, SHARED),
     (OneKeyForAll, SHARED),
     (KeyOfTheLease, "the key is the lease's name alone, so the refund of its second term counts as done"),
+    (KeyOfTenSeconds, "two terms of a lease have the same key, and the bank carries out only the first"),
+    (StatusIgnored, "a 500 counts as refunded: the row is deleted whatever the bank has answered"),
 ]
 
 
@@ -172,6 +188,6 @@ def test_the_story_of_a_second_refund_names_both_keys() -> None:
 
 def test_the_story_of_a_swallowed_refund_says_what_the_bank_took_it_for() -> None:
     assert told(exercise.check(KeyOfTheLease).story) == (
-        "The term of lease-a that ended at 20 200 ms was never refunded; the bank took the call with the key lease-a "
+        "The term of lease-a that ended at 700 ms was never refunded; the bank took the call with the key lease-a "
         "for one that it had carried out before."
     )

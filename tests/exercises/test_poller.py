@@ -33,15 +33,23 @@ class Ledger(Right):  # type: ignore[misc]
     async def revoke_due(self) -> None:
         for lease in self.sql.exec(DUE, Date.now()).toArray():
             await revoke(lease.id)
-            self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+            self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
 
 
 class KeyValueLedger(DurableObject):
-    """Right as well: key-value storage, and the registry is told whenever there is something to do."""
+    """Right as well: key-value storage, and no leaving while a grant is under way."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        self.under_way = 0
 
     async def grant(self, lease_id: str, ttl_ms: int) -> None:
-        await self.env.REGISTRY.getByName("all").add(self.ctx.id.name)
-        self.ctx.storage.kv.put(lease_id, Date.now() + ttl_ms)
+        self.under_way += 1
+        try:
+            await self.env.REGISTRY.getByName("all").add(self.ctx.id.name)
+            self.ctx.storage.kv.put(lease_id, Date.now() + ttl_ms)
+        finally:
+            self.under_way -= 1
 
     async def look(self) -> list[str]:
         return list(await self.ctx.storage.list())
@@ -50,23 +58,31 @@ class KeyValueLedger(DurableObject):
         for lease, end in (await self.ctx.storage.list()).items():
             if end <= Date.now():
                 await revoke(lease)
-                await self.ctx.storage.delete(lease)
-        if not await self.look():
+                if await self.ctx.storage.get(lease) == end:
+                    await self.ctx.storage.delete(lease)
+        if not self.under_way and not await self.look():
             await self.env.REGISTRY.getByName("all").remove(self.ctx.id.name)
 
 
 class PendingFirst(Ledger):
-    """Right as well: the lease is noted, but holds only once the registry knows; a wake clears what was left over."""
+    """Right as well: the lease is noted, but holds only once the registry knows; a new instance has none under way."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        for key, _ in list(ctx.storage.kv.list(prefix="pending/")):
+            ctx.storage.kv.delete(key)
 
     async def grant(self, lease_id: str, ttl_ms: int) -> None:
-        self.ctx.storage.kv.put("pending", [lease_id, ttl_ms])
-        await self.registry().add(self.name)
-        self.ctx.storage.kv.delete("pending")
+        self.ctx.storage.kv.put(f"pending/{lease_id}", ttl_ms)
+        try:
+            await self.registry().add(self.name)
+        finally:
+            self.ctx.storage.kv.delete(f"pending/{lease_id}")
         self.insert(lease_id, ttl_ms)
 
     async def wake(self) -> None:
         await self.revoke_due()
-        if not await self.look():
+        if not await self.look() and not list(self.ctx.storage.kv.list(prefix="pending/")):
             await self.registry().remove(self.name)
 
 
@@ -113,6 +129,34 @@ class PassesOver(Ledger):
         self.insert(lease_id, ttl_ms)
 
 
+class OneByOne(Ledger):
+    """The order is right, and a grant can come in between."""
+
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        await self.registry().add(self.name)
+        self.insert(lease_id, ttl_ms)
+
+    async def wake(self) -> None:
+        await self.revoke_due()
+        if not await self.look():
+            await self.registry().remove(self.name)
+
+
+class AnothersName(Ledger):
+    async def grant(self, lease_id: str, ttl_ms: int) -> None:
+        await self.registry().add("tenant-42")
+        self.insert(lease_id, ttl_ms)
+
+
+class DeletesRenewed(Right):  # type: ignore[misc]
+    async def wake(self) -> None:
+        for lease in self.sql.exec(DUE, Date.now()).toArray():
+            await revoke(lease.id)
+            self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+        if not await self.look():
+            await self.env.REGISTRY.getByName("all").remove(self.name)
+
+
 MUTANTS = [
     (MyLedger, "the own row is written before the registry hears of it: a crash between the two loses the object"),
     (
@@ -126,6 +170,9 @@ MUTANTS = [
         "grant() does not wait for the registry: the row is there before anybody knows whether the object is listed",
     ),
     (RemovesFirst, "the object leaves the registry before its work is done: a crash between the two loses it"),
+    (OneByOne, "a grant comes in while the object leaves the registry: its entry goes, and its row stays"),
+    (AnothersName, "the registry is told a name that is not the object's own: the poller wakes another one"),
+    (DeletesRenewed, "the DELETE after the wait removes the row that the renewal has just written"),
     (PassesOver, "a registry that could not be reached is passed over, and the row is written all the same"),
 ]
 

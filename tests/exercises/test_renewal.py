@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durable_mini import Date, DurableObject, fetch
+from durable_mini import Date, DurableObject, fetch, scheduler
 from durable_mini.exercises.renewal import exercise
 from durable_mini.exercises.solutions.renewal import LeaseLedger
 from durable_mini.exercises.starters.renewal import MyLedger
@@ -141,6 +141,16 @@ class DeletesFirst(Right):  # type: ignore[misc]
         await self.ensure_alarm()
 
 
+class WaitsBeforeTheDelete(Right):  # type: ignore[misc]
+    async def alarm(self) -> None:
+        for lease in self.sql.exec(DUE, Date.now()).toArray():
+            await revoke(lease.id)
+            if self.sql.exec("SELECT expire_at FROM leases WHERE id = ?", lease.id).one().expire_at == lease.expire_at:
+                await scheduler.wait(5)
+                self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
+        await self.ensure_alarm()
+
+
 MUTANTS = [
     (MyLedger, "the DELETE after the wait removes the row that the renewal has just written"),
     (
@@ -151,6 +161,10 @@ MUTANTS = [
     (RefusesSilently, "the renewal is answered, and nothing of it is stored"),
     (NeverDeletes, "the row stays after its effect, so the lease is revoked again without end"),
     (RevokesAll, "a lease is revoked before its new end: alarm() does not ask the table what is due"),
+    (
+        WaitsBeforeTheDelete,
+        "something is awaited between the comparison and the DELETE, and a renewal can come in between",
+    ),
     (DeletesFirst, "the row is deleted before the call, which mends the renewal and loses the lease in a crash"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from durable_mini.explore import (
     acknowledged,
     calls,
 )
-from tests.explore.ledgers import DeletesFirst, ForgetsToArm, LeaseLedger, scenario, three_leases
+from tests.explore.ledgers import DeletesFirst, DeletesRenewed, ForgetsToArm, LeaseLedger, scenario, three_leases
 
 FIRST = "LeaseLedger/tenant-42/alarm#0/effect#0"
 EVERY: list[Any] = [
@@ -118,6 +119,48 @@ def test_the_row_that_left_too_early_is_one_of_the_two_events() -> None:
         "grant(lease-a) was acknowledged at 0 ms, its row left leases at 301 ms, and its effect, due at 300 ms, never "
         "took place."
     )
+
+
+class LosesTheFirst(LeaseLedger):
+    """What is due at its first run is deleted and not revoked."""
+
+    async def end(self, lease: Any) -> None:
+        if self.ctx.storage.kv.get("lost") is None:
+            self.ctx.storage.kv.put("lost", True)
+        else:
+            await self.revoke(lease.id)
+        self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_an_effect_of_a_later_term_is_none_of_an_earlier_one(watched: bool) -> None:
+    made = scenario(LosesTheFirst, (0, "lease-a", 300), (5_000, "lease-a", 300))
+    run = (made if watched else replace(made, watch={})).run()
+    assert sentence(NothingLost("grant", ttl=1), run) == (
+        "grant(lease-a) was acknowledged at 0 ms, and its effect, due at 300 ms, never took place; only that of the "
+        "next grant(lease-a), at 5 000 ms, may have."
+    )
+
+
+@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("renewed", [200, 299, 300, 301, 305, 310, 315, 321, 330, 1_000])
+@pytest.mark.parametrize("plan", ["", f"{FIRST}: refuse", f"{FIRST}: lose answer", f"{FIRST}: crash before"])
+def test_a_renewal_takes_over_what_was_still_to_be_done(watched: bool, renewed: int, plan: str) -> None:
+    made = scenario(LeaseLedger, (0, "lease-a", 300), (renewed, "lease-a", 600))
+    run = (made if watched else replace(made, watch={})).run(plan)
+    assert NothingLost("grant", ttl=1).check(run) is None
+
+
+def test_a_row_whose_alarm_was_given_up_is_taken_over_by_the_next_call() -> None:
+    plan = "\n".join(f"LeaseLedger/tenant-42/alarm#{n}/effect#0: refuse" for n in range(7))
+    run = scenario(LeaseLedger, (0, "lease-a", 300), (400_000, "lease-a", 300)).run(plan)
+    assert NothingLost("grant", ttl=1).check(run) is None
+
+
+@pytest.mark.parametrize("renewed", [5, 10, 15])
+def test_a_renewal_that_is_deleted_is_lost_whatever_was_revoked_before(renewed: int) -> None:
+    run = scenario(DeletesRenewed, (0, "lease-a", 300), (301 + renewed, "lease-a", 600)).run()
+    assert "and due at " in sentence(NothingLost("grant", ttl=1), run)
 
 
 # -- nothing is overdue for ever ---------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Our solution: a key from the row, the same on every try and another one for every term of a lease."""
 
-from durable_mini import Date, DurableObject, fetch
+from durable_mini import Date, DurableObject, Error, fetch
 
 
 class DepositLedger(DurableObject):
@@ -27,7 +27,9 @@ class DepositLedger(DurableObject):
     async def refund(self, lease):
         """The key is made of what is stored, so that a second try sends the same one."""
         key = {"Idempotency-Key": f"{lease.id}/{lease.expire_at}"}
-        await fetch("https://bank.example/refund", method="POST", headers=key, json={"lease": lease.id})
+        answer = await fetch("https://bank.example/refund", method="POST", headers=key, json={"lease": lease.id})
+        if not answer.ok:
+            raise Error(f"bank.example answered {answer.status}")
 
     async def alarm(self):
         query = "SELECT id, expire_at FROM leases WHERE expire_at <= ? ORDER BY expire_at, id LIMIT 100"

@@ -13,9 +13,13 @@ class PolledLedger(DurableObject):
         self.sql.exec("CREATE TABLE IF NOT EXISTS leases (id TEXT PRIMARY KEY, expire_at INTEGER NOT NULL)")
 
     async def grant(self, lease_id, ttl_ms):
-        """First the registry: an object that is listed for nothing does no harm."""
-        await self.env.REGISTRY.getByName("all").add(self.name)
-        self.sql.exec("INSERT OR REPLACE INTO leases VALUES (?, ?)", lease_id, Date.now() + ttl_ms)
+        """First the registry, then the row: an object that is listed for nothing does no harm."""
+
+        async def enter():
+            await self.env.REGISTRY.getByName("all").add(self.name)
+            self.sql.exec("INSERT OR REPLACE INTO leases VALUES (?, ?)", lease_id, Date.now() + ttl_ms)
+
+        await self.ctx.blockConcurrencyWhile(enter)
 
     async def look(self):
         """The leases that there are."""
@@ -23,9 +27,13 @@ class PolledLedger(DurableObject):
 
     async def wake(self):
         """Revoke what is due; the last row goes before the entry in the registry."""
+
+        async def leave():
+            if not await self.look():
+                await self.env.REGISTRY.getByName("all").remove(self.name)
+
         query = "SELECT id, expire_at FROM leases WHERE expire_at <= ? ORDER BY expire_at, id LIMIT 100"
         for lease in self.sql.exec(query, Date.now()).toArray():
             await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
             self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
-        if not await self.look():
-            await self.env.REGISTRY.getByName("all").remove(self.name)
+        await self.ctx.blockConcurrencyWhile(leave)
