@@ -440,4 +440,5 @@ exercise = Exercise(
     start=starters.MyTill,
     happy=happy,
     causes=CAUSES,
+    narrow=True,
 )

@@ -14,7 +14,7 @@ from durable_mini.exercises.cause import Cause, label_of
 from durable_mini.exercises.exploration import Exploration, own_error
 from durable_mini.exercises.forgotten import unawaited
 from durable_mini.exercises.isolated import isolated
-from durable_mini.exercises.mistakes import MISTAKES, never_ends
+from durable_mini.exercises.mistakes import FORGOTTEN, MISTAKES, never_ends
 from durable_mini.exercises.report import REVERSED, Line, Outcome, Report, Told
 from durable_mini.explore import replay
 from durable_mini.figures import findings
@@ -77,6 +77,7 @@ class Exercise:
     start: the class that a learner begins with; it raises NotImplementedError, or holds the flaw.
     happy: the test that everybody writes first: nothing goes wrong, and one thing is looked at.
     causes: what answers get wrong, most telling first.
+    narrow: whether they are told before what answers to all exercises get wrong; else after it.
     """
 
     def __init__(
@@ -89,12 +90,15 @@ class Exercise:
         start: type,
         happy: Callable[[type], bool],
         causes: Sequence[Cause] = (),
+        narrow: bool = False,
     ) -> None:
         self.task = task
         self.plans = tuple(plans)
         self.start = start
         self.happy = happy
         self.causes = tuple(causes)
+        both = (*self.causes, *MISTAKES) if narrow else (*MISTAKES, *self.causes)
+        self._tried = (FORGOTTEN, *both)
         self._hints = tuple(hints)
         self._solution = solution
 
@@ -130,7 +134,7 @@ class Exercise:
         return self._judged(name, tuple(lines))
 
     def _judged(self, name: str, lines: tuple[Line, ...]) -> Report:
-        label = label_of(lines, (*MISTAKES, *self.causes), alarmed=hasattr(self.start, "alarm"))
+        label = label_of(lines, self._tried, alarmed=hasattr(self.start, "alarm"))
         if label is None:
             headline = f"Right: {name} survives all {len(lines)} plans."
             return Report(Outcome.RIGHT, headline, lines, solution_lines=self.solution_lines)

@@ -285,11 +285,13 @@ def _did_nothing(found: Findings) -> bool:
     return bool(trace.events(kind=ran)) and not trace.events(kind="alarm.cancelled")
 
 
+FORGOTTEN: Final = Cause(
+    "a method is called and not awaited, so nothing of it runs",
+    lambda found: found.first is not None and bool(found.first.forgotten),
+)
+"""What is tried before all others: it is certain."""
+
 MISTAKES: Final = (
-    Cause(
-        "a method is called and not awaited, so nothing of it runs",
-        lambda found: found.first is not None and bool(found.first.forgotten),
-    ),
     Cause(
         "alarm() never ends: a loop goes round for ever in it, or what it awaits never comes",
         lambda found: _endless(found) == "alarm()",
@@ -335,4 +337,4 @@ MISTAKES: Final = (
         _in(calm, lambda trace: _taken_along(trace) == "all"),
     ),
 )
-"""Causes that are tried before an exercise's own, most telling first."""
+"""What answers to all exercises get wrong, most telling first."""

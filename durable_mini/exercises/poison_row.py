@@ -313,4 +313,5 @@ exercise = Exercise(
     start=starters.MyLedger,
     happy=happy,
     causes=CAUSES,
+    narrow=True,
 )

@@ -275,4 +275,5 @@ exercise = Exercise(
     start=starters.MyLedger,
     happy=happy,
     causes=CAUSES,
+    narrow=True,
 )
