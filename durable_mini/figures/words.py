@@ -31,9 +31,14 @@ _PAST: Final = {"revoke": "revoked", "charge": "charged", "release": "released",
 # -- numbers --------------------------------------------------------------------------------------
 
 
+def grouped(number: int) -> str:
+    """A whole number with its thousands apart: ``20 000``."""
+    return f"{number:,}".replace(",", SPACE)
+
+
 def whole_ms(us: int) -> str:
     """Microseconds as whole milliseconds: ``2 635 ms``."""
-    return f"{(abs(us) + 500) // 1000:,}".replace(",", SPACE) + SPACE + "ms"
+    return grouped((abs(us) + 500) // 1000) + SPACE + "ms"
 
 
 def span(us: int) -> str:

@@ -290,8 +290,6 @@ def _settled(outcome: Outcome) -> list[_Settled]:
 
 
 def _verdict(outcome: Outcome) -> Verdict:
-    if outcome.error is not None:
-        return Verdict("bad", "the run stopped: your class raised")
     orders = outcome.once(_settled)
     known = {one.order for one in orders}
     nameless = [entry for entry in outcome.ledger(HOST).effects if _key_of(entry) not in known]

@@ -9,15 +9,27 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from durable_mini.errors import describe
+from durable_mini.errors import LimitError, describe
 from durable_mini.faults import Fault, FaultPlan, Passed
 from durable_mini.figures import findings, words
 from durable_mini.labs.interrupted import told_briefly, without_our_lines
-from durable_mini.labs.settings import FaultChoice, FaultControl, Moment, Setting, Value, Values, in_effect, values_of
+from durable_mini.labs.settings import (
+    FaultChoice,
+    FaultControl,
+    Moment,
+    Setting,
+    Value,
+    Values,
+    in_effect,
+    plan_of,
+    seed_of,
+    values_of,
+)
 from durable_mini.printed import captured
 from durable_mini.services import Ledger, OutsideWorld, Service
 from durable_mini.world import World
@@ -33,6 +45,9 @@ if TYPE_CHECKING:
 
 Reading = TypeVar("Reading")
 
+MOST_TURNS: Final = 20_000
+"""More turns than this in one go are an endless loop; the labs' own scenarios take less than a tenth."""
+
 SIGNS: Final = {"good": "✓", "bad": "✕", "neutral": "○"}
 
 
@@ -46,6 +61,10 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"{SIGNS[self.tone]} {self.text}"
+
+
+class NoEndError(RuntimeError):
+    """A class that keeps itself busy without an end."""
 
 
 @dataclass(frozen=True)
@@ -263,8 +282,8 @@ class Lab:
             cls=chosen,
             operations=mapped,
             start=values_of(self.settings, settings, self.start),
-            plan=self.plan if faults is None else _plan(faults),
-            seed=self.seed if seed is None else seed,
+            plan=self.plan if faults is None else plan_of(faults),
+            seed=self.seed if seed is None else seed_of(seed),
         )
 
     @property
@@ -298,20 +317,21 @@ class Lab:
 
     def outcome(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> Outcome:
         """Run the scenario; an error of the learner's class is kept beside the trace up to there."""
-        values, plan = self._given(faults, settings)
-        chosen_seed = self.seed if seed is None else seed
+        values, plan, chosen_seed = self._given(faults, seed, settings)
         world = World(
             seed=chosen_seed,
             faults=plan,
             watch=dict(self.watch),
             services=self.services(values) if self.services is not None else None,
-            **self.world(values),
+            **{"limits": {"events_per_drive": MOST_TURNS}, **self.world(values)},
         )
         run = Run(world, self._objects(world, values), values, plan)
         error: Exception | None = None
         with told_briefly(self.class_for(values).__name__), captured() as printed:
             try:
                 self.scenario(run)
+            except LimitError as raised:
+                error = _no_end(raised, world.trace, run)
             except Exception as raised:  # noqa: BLE001 - a learner's class may raise anything: shown with the trace so far
                 error = raised
         trace = world.trace
@@ -340,26 +360,35 @@ class Lab:
         return {"": found[self.object_name], **found}
 
     @without_our_lines()
-    def _given(self, faults: FaultPlan | str | None, settings: Values) -> tuple[dict[str, Value], FaultPlan]:
-        """What a run starts from: the settings and the plan, with what was given in place of the lab's own."""
-        return values_of(self.settings, settings, self.start), self.plan if faults is None else _plan(faults)
+    def _given(
+        self, faults: FaultPlan | str | None, seed: int | None, settings: Values
+    ) -> tuple[dict[str, Value], FaultPlan, int]:
+        """What a run starts from: settings, plan and seed, with what was given in place of the lab's own."""
+        return (
+            values_of(self.settings, settings, self.start),
+            self.plan if faults is None else plan_of(faults),
+            self.seed if seed is None else seed_of(seed),
+        )
 
     # -- judging -----------------------------------------------------------------------------------
 
     def verdict(self, trace: Trace | Outcome | None = None) -> Verdict:
         """The verdict on a trace; without one, on the run that the lab starts with."""
         outcome = self._judged(trace)
+        if isinstance(outcome.error, NoEndError):
+            return Verdict("bad", "stopped: an endless loop")
+        if outcome.error is not None:
+            return Verdict("bad", "stopped: your class raised")
         verdict = outcome.once(self.judge)
-        if verdict.tone != "good" or not outcome.unreached:
-            return verdict
-        never = words.listed([words.unreached(fault) for fault in outcome.unreached])
-        return replace(verdict, text=f"{verdict.text}; {never}")
+        never = _never_struck(outcome)
+        return replace(verdict, text=f"{verdict.text}; {never}") if never else verdict
 
     def story(self, trace: Trace | Outcome | None = None) -> str:
         """What happened, in one sentence."""
         outcome = self._judged(trace)
-        never = [words.unreached(fault) for fault in outcome.unreached]
-        return "; ".join([outcome.once(self.tell).removesuffix("."), *never]) + "."
+        never = Counter(words.unreached(fault) for fault in outcome.unreached)
+        told = [one if count == 1 else f"{one}, {count} times" for one, count in never.items()]
+        return "; ".join([outcome.once(self.tell).rstrip("."), *told]) + "."
 
     def _judged(self, trace: Trace | Outcome | None) -> Outcome:
         if trace is None:
@@ -380,6 +409,8 @@ class Lab:
     def trouble(self, outcome: Outcome) -> str:
         """What the learner's class raised, in one sentence with object and try; empty if nothing went wrong."""
         if outcome.error is not None:
+            if isinstance(outcome.error, NoEndError):
+                return str(outcome.error)
             notes = [note for note in getattr(outcome.error, "__notes__", []) if note.startswith("raised in ")]
             where = notes[-1] if notes else "raised in the scenario"
             told = describe(outcome.error)
@@ -418,7 +449,7 @@ class Lab:
 
     def code(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> str:
         """Code that makes the same picture when pasted into a cell, and says the verdict."""
-        values, plan = self._given(faults, settings)
+        values, plan, chosen_seed = self._given(faults, seed, settings)
         parts = [
             f"{one.name}={_written(values[one.name])}"
             for one in self.shown_settings
@@ -433,7 +464,7 @@ class Lab:
             ]
             given = lines[0] if len(lines) == 1 else "\n        " + "\n        ".join(lines) + "\n    "
             parts.append(f"faults=FaultPlan.parse({given})")
-        parts.append(f"seed={self.seed if seed is None else seed}")
+        parts.append(f"seed={chosen_seed}")
         if self.cls is not None:
             other = {key: value for key, value in self.operations.items() if value != key}
             parts[:0] = [f"cls={self.cls.__name__}", *([f"operations={other!r}"] if other else [])]
@@ -469,8 +500,31 @@ class Lab:
         return f"<Lab {self.name}>"
 
 
-def _plan(faults: FaultPlan | str) -> FaultPlan:
-    return FaultPlan.parse(faults) if isinstance(faults, str) else faults
+def _no_end(raised: LimitError, trace: Trace, run: Run) -> Exception:
+    """What is told of a limit that a run has met: mostly, that somebody is busy for ever."""
+    busy = Counter(event.object for event in trace.events(kind=("timer.fired", "request.sent", "alarm.dispatched")))
+    if not busy or "events have happened" not in str(raised):
+        return raised
+    label = busy.most_common(1)[0][0]
+    at, of = words.whole_ms(trace[-1].t), words.whole_ms(round(run.until_ms * 1000))
+    return NoEndError(
+        f"{label} keeps itself busy: {words.grouped(MOST_TURNS)} turns and more by {at} of {of} of virtual time. Does "
+        "a loop there wait too short a time, or never end?"
+    )
+
+
+def _never_struck(outcome: Outcome) -> str:
+    """What a verdict says of the faults of the plan that did nothing; empty if all of them struck."""
+    idle, all_of_them = len(outcome.unreached) + len(outcome.missed), len(outcome.plan)
+    if not idle:
+        return ""
+    if all_of_them == 1:
+        return "the fault never struck"
+    return (
+        f"none of the {all_of_them} faults struck"
+        if idle == all_of_them
+        else f"{idle} of {all_of_them} faults never struck"
+    )
 
 
 def _written(value: Value) -> str:

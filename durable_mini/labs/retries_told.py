@@ -249,8 +249,6 @@ _SLIPS: Final = ("NameError", "UnboundLocalError", "AttributeError", "TypeError"
 
 def verdict(outcome: Outcome) -> Verdict:
     """How many runs, when it gave up, who woke it, and how long the rows were overdue."""
-    if outcome.error is not None:
-        return Verdict("bad", "the run stopped: your class raised")
     told = outcome.once(Told)
     if not told.rows:
         return Verdict("neutral", "no lease was granted" if not grants(told.trace) else "no lease has ended yet")

@@ -245,8 +245,6 @@ def _overdue(outcome: Outcome) -> list[str]:
 
 def _verdict(outcome: Outcome) -> Verdict:
     trace = outcome.trace
-    if outcome.error is not None:
-        return Verdict("bad", "the run stopped: your class raised")
     applied, ends = _applied(trace), _ends(trace)
     per_grant = _per_grant(trace)
     for one in per_grant:

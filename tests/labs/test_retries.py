@@ -336,7 +336,7 @@ def test_slips_of_the_learners_class_are_told() -> None:
             raise ValueError("no")
 
     outcome = lab(cls=Broken, visitor=LOOK).outcome()
-    assert str(lab.verdict(outcome)) == "✕ the run stopped: your class raised"
+    assert str(lab.verdict(outcome)) == "✕ stopped: your class raised"
     assert lab(cls=Broken).trouble(outcome).startswith("ValueError: no (raised in")
 
 
