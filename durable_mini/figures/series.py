@@ -14,7 +14,7 @@ from durable_mini.figures.palette import GLYPHS, LIGHT
 from durable_mini.figures.place import GAP, GLYPH, text_width
 
 WIDTH: Final = 680
-PLOT: Final = 150
+PLOT: Final = 110
 """The height of what lies between the axes."""
 
 _LEFT: Final = 56

@@ -7,7 +7,7 @@ a moment follows from the prefix of the trace up to there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from durable_mini.figures.recorded import Recording
     from durable_mini.trace import Event, Scalar, Trace
 
-KEYS_SHOWN: Final = 3
+KEYS_SHOWN: Final = 4
 NOT_COMMITTED: Final = "not committed yet"
 NEITHER: Final = "-"
 """What the table says of a run when none is on its way or to be tried again."""
@@ -363,6 +363,17 @@ def columns(
                 events.append(event.seq)
                 texts.append(text)
     return [Column(name, tuple(changes[name][0]), tuple(changes[name][1])) for name in order if name in changes]
+
+
+AT_REST: Final = frozenset({"null", NEITHER, "none", "open"})
+"""What the table says of what does nothing."""
+
+
+def without(columns: Iterable[Column], quiet: Collection[str], more: Iterable[Column] = ()) -> list[Column]:
+    """The table without those ``quiet`` rows that never say anything, and with ``more`` of them before the gate."""
+    shown = [one for one in columns if one.name not in quiet or not AT_REST.issuperset(one.texts)]
+    at = next((number for number, one in enumerate(shown) if one.name in ("gate", "memory")), len(shown))
+    return [*shown[:at], *more, *shown[at:]]
 
 
 def settled(trace: Trace, index: int) -> int:

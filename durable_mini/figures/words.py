@@ -185,7 +185,8 @@ def event(one: Event, start_ms: int) -> str:
     if family == "alarm":
         return _alarm(what, detail, start_ms)
     if family == "effect":
-        name = f"{effect_verb(detail, past=False)} {effect_key(detail)}"
+        verb, key = effect_verb(detail, past=False), effect_key(detail)
+        name = verb if key in (verb, "") else f"{verb} {key}"
         return {
             "called": f"outside call {name} sent",
             "applied": f"{name} has taken effect outside",

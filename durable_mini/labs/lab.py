@@ -8,9 +8,11 @@ static picture for saved notebooks, "copy as code", the learner's own class.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from durable_mini.figures.plot import Timeline
     from durable_mini.figures.recorded import Recording
     from durable_mini.figures.series import Chart
+    from durable_mini.figures.state import Column
     from durable_mini.objects import Stub
     from durable_mini.promise import Promise
     from durable_mini.trace import Event, Trace
@@ -169,8 +172,11 @@ class Run:
             raise ValueError(f"The lab has no object {object!r}; it has {', '.join(filter(None, self._objects))}.")
         return self._objects[object]
 
-    def play(self, until_ms: float) -> None:
-        """Make the calls, each at its time, and run the world to ``until_ms``. Raises what a call raised."""
+    def play(self, until_ms: float, quiet_ms: float | None = None) -> None:
+        """Make the calls, each at its time, and run the world to ``until_ms``. Raises what a call raised.
+
+        With ``quiet_ms`` the picture ends so long after the last event, if that is sooner.
+        """
         self.until_ms = until_ms
         world, replies = self._world, []
         for ms, stub, method, arguments in sorted(self._calls, key=lambda call: call[0]):
@@ -179,6 +185,8 @@ class Run:
             reply.when_settled(lambda _: None)  # somebody listens: a failure is not an unhandled one
             replies.append(reply)
         world.run_sync(world.run_until(world.start + until_ms))
+        if quiet_ms is not None and len(world.trace):
+            self.until_ms = min(until_ms, math.ceil(world.trace[-1].t / 1000 + quiet_ms))
         for reply in [*replies, *self._clients]:
             if reply.settled:
                 self._raise_failure(reply)
@@ -249,7 +257,15 @@ class Lab:
     expected: Callable[[Outcome, Event], bool] = lambda _outcome, _failure: False
     """Whether the failure of a run of alarm() is what the lab is about, and no mistake to be pointed at."""
 
-    recording: Callable[[Values, FaultPlan], Overlay] = lambda _values, _plan: Overlay(None)
+    quiet: AbstractSet[str] = frozenset()
+    """Rows of the table, and kinds of lanes, that are left out of a run in which they never say anything."""
+
+    columns: Callable[[Outcome], Sequence[Column]] = lambda _outcome: ()
+    """More rows of the table, as they change over a run of the lab's own classes."""
+
+    recording: Callable[[Values, FaultPlan], Overlay] | None = None
+    """The recording that fits; None for a lab of which nothing was recorded."""
+
     cls: type[Any] | None = None
     start: Values = field(default_factory=dict)
     plan: FaultPlan = field(default_factory=FaultPlan)
@@ -441,6 +457,8 @@ class Lab:
 
     def overlay(self, outcome: Outcome) -> Overlay:
         """The recording of the real runtime that fits a run."""
+        if self.recording is None:
+            return Overlay(None)
         if self.cls is not None:
             return Overlay(None, "no recording: this is your own class")
         return self.recording(outcome.values, outcome.plan)

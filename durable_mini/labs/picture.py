@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,11 +11,13 @@ from durable_mini.figures import words
 from durable_mini.figures.layout import MOST_EVENTS, Layout, as_columns, deltas, layout
 from durable_mini.figures.palette import GLYPHS, STYLES
 from durable_mini.figures.series import IN_PAGE
-from durable_mini.figures.state import Column, columns, settled
+from durable_mini.figures.state import Column, columns, settled, state_after, without
 from durable_mini.labs.offers import offers
 from durable_mini.labs.settings import FaultChoice
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from durable_mini.faults import Fault
     from durable_mini.figures.recorded import Recording
     from durable_mini.labs.lab import Lab, Outcome
@@ -44,7 +46,31 @@ def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit:
         landmarks=outcome.once(lab.landmarks),
         unreached=outcome.unreached,
         effects=outcome.once(lab.effects, outcome.trace),
+        quiet=lab.quiet,
     )
+
+
+def table_columns(lab: Lab, outcome: Outcome) -> list[Column]:
+    """The table of a run over time."""
+    found = outcome.once(_columns, outcome, lab.watch, outcome.once(lab.effects, outcome.trace))
+    return without(found, lab.quiet, lab.columns(outcome) if lab.cls is None else ())
+
+
+def _columns(outcome: Outcome, watched: Mapping[str, str], names: Mapping[int, str]) -> list[Column]:
+    return columns(outcome.trace, MOST_EVENTS, watched, names)
+
+
+def table_at(lab: Lab, outcome: Outcome, index: int, recording: Recording | None) -> dict[str, str]:
+    """The table of a run right after event ``index``, with the rows that the lab shows."""
+    names = outcome.once(lab.effects, outcome.trace)
+    whole = state_after(outcome.trace, index, recording=recording, watched=lab.watch, effects=names)
+    now = outcome.trace[index].t
+    table = {name: whole[name] for name in ("event", "now")}
+    for column in table_columns(lab, outcome):
+        at = bisect_right(column.events, index) - 1
+        if column.name != "event" and at >= 0:
+            table[column.name] = whole.get(column.name, words.at(column.texts[at], now))
+    return table | {name: whole[name] for name in ("recorded",) if name in whole}
 
 
 def opening(lab: Lab, outcome: Outcome) -> int:
@@ -183,13 +209,14 @@ def subtitle(lab: Lab, outcome: Outcome) -> str:
 
 def _table(outcome: Outcome, events: int, lab: Lab) -> dict[str, Any]:
     texts: dict[str, int] = {}
-    names = outcome.once(lab.effects, outcome.trace)
 
     def numbered(column: Column) -> list[Any]:
-        return [column.name, deltas(list(column.events)), [texts.setdefault(one, len(texts)) for one in column.texts]]
+        shown = bisect_left(column.events, events)
+        numbers = [texts.setdefault(one, len(texts)) for one in column.texts[:shown]]
+        return [column.name, deltas(list(column.events[:shown])), numbers]
 
     return {
-        "columns": [numbered(column) for column in columns(outcome.trace, events, lab.watch, names)],
+        "columns": [numbered(column) for column in table_columns(lab, outcome)],
         **worded(list(texts)),
     }
 

@@ -64,7 +64,7 @@ def test_a_fault_between_the_requests_is_survived_by_storage_alone(policy: str, 
 def test_a_request_that_failed_is_told() -> None:
     outcome = lab.outcome(policy=STORAGE, gap=50, faults="at 30 ms: restart, away for 100 ms")
     assert told(outcome) == (
-        "✓ booked once. Ada was told at 10 ms that the night is booked, and Bo was not; a request failed at 50 ms, its "
+        "✓ booked once. Ada was told at 10 ms that the night is theirs, and Bo was not; a request failed at 50 ms, its "
         "guest has to ask again."
     )
 

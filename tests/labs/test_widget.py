@@ -159,7 +159,7 @@ def test_the_cursor_stops_where_a_lease_ends_and_at_the_end() -> None:
         [1_700_000, len(trace) - 1, "the run ends: lease-a is overdue, nothing is armed"],
     ]
     assert content["layout"]["end"] == 1_700_000
-    assert ["leases", "leases"] in content["layout"]["lanes"]
+    assert ["leases", "leases", 1] in content["layout"]["lanes"]
 
 
 def running(deltas: list[int]) -> list[int]:
