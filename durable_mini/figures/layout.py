@@ -110,6 +110,7 @@ def layout(
     unreached: Sequence[Fault] = (),
     effects: Mapping[int, str] | None = None,
     quiet: AbstractSet[str] = frozenset(),
+    repeatable: bool = False,
 ) -> Layout:
     """The layout of ``trace``.
 
@@ -120,8 +121,10 @@ def layout(
     unreached: faults that were planned and never struck, which is told at the end.
     effects: what effects are counted under, where that is not their key: the number of the event, and a name.
     quiet: kinds of lanes that are left out if nothing happens in them.
+    repeatable: whether effects may happen twice without harm.
     """
     builder = _Builder(trace, phrases or {}, landmarks, effects, quiet)
+    builder.again = "repeated" if repeatable else "again"
     shown = 0
     for event in trace:
         if shown == limit:
@@ -156,6 +159,9 @@ class _Builder:
         effects: Mapping[int, str] | None,
         quiet: AbstractSet[str],
     ) -> None:
+        self.again = "again"
+        """The kind of mark of an effect that has happened before."""
+
         self._start_ms = trace.start_ms
         self._reader = Reader(trace.start_ms, effects=effects)
         self._phrases = phrases
@@ -271,7 +277,7 @@ class _Builder:
             count = self._reader.effects[key]
             again = " again" if count > 1 else ""
             verb = words.effect_verb(detail, past=True)
-            self._mark(event, "outside", "again" if again else "applied", f"{verb} {key}{again} ({count})")
+            self._mark(event, "outside", self.again if again else "applied", f"{verb} {key}{again} ({count})")
         else:
             begun = self._open.get(call)
             if event.kind == "effect.lost":
@@ -378,7 +384,9 @@ class _Builder:
             return  # the turn is not over: what follows is told at once
         kind, label = "", ""
         if mode is Mode.ARMED and alarm.committed is not None:
-            kind, label = "armed", f"armed until {words.whole_ms(alarm.committed)}"
+            overdue = alarm.committed < event.t
+            kind = "armed"
+            label = f"{'overdue since' if overdue else 'armed until'} {words.whole_ms(alarm.committed)}"
         elif mode is Mode.RUNNING:
             kind, label = "run", f"alarm#{alarm.started}"
         elif mode is Mode.WAITING:

@@ -11,6 +11,7 @@ const GONE = ["comm_live_update", "comm:close", "destroy"];
 const PATIENCE_MS = 4000; // Python stops a run after 3 s
 const LEAST_WIDTH = 240;
 const NARROW = 620; // narrower labs have the table under the timeline
+const MEDIUM = 800;
 
 // What the rows of the table are, for who points at their names.
 const ROWS = {
@@ -353,6 +354,7 @@ class Lab {
   _redraw() {
     const narrow = this.root.clientWidth < NARROW;
     this.root.classList.toggle("dm-narrow", narrow);
+    this.root.classList.toggle("dm-medium", !narrow && this.root.clientWidth < MEDIUM);
     const room = Math.floor(this.plot.clientWidth);
     const width = Math.max(room, LEAST_WIDTH); // what is wider scrolls
     if (!this.run || room < 50) return;

@@ -191,6 +191,20 @@ class Run:
             if reply.settled:
                 self._raise_failure(reply)
 
+    @property
+    def retry_ms(self) -> float | None:
+        """When a run of an alarm is due to be tried again, in ms since the beginning; None if none is."""
+        told = self._world.trace.events(kind=("alarm.retry_scheduled", "alarm.dispatched", "alarm.deleted"))
+        if not told or told[-1].kind != "alarm.retry_scheduled":
+            return None
+        return told[-1].t / 1000 + float(told[-1].detail.get("delay_ms") or 0)
+
+    def play_on(self, until_ms: float) -> None:
+        """Run the world further, to ``until_ms``."""
+        if until_ms > self.until_ms:
+            self.until_ms = until_ms
+            self._world.run_sync(self._world.run_until(self._world.start + until_ms))
+
     @staticmethod
     def _raise_failure(reply: Promise[Any]) -> None:
         try:
@@ -253,6 +267,9 @@ class Lab:
 
     effects: Callable[[Trace], Mapping[int, str]] = lambda _trace: {}
     """What effects are of, where that is more than their key: the number of the event, and a name to count under."""
+
+    repeatable: bool = False
+    """Whether an effect may happen twice without harm: it is shown as a note then, and not as a fault."""
 
     expected: Callable[[Outcome, Event], bool] = lambda _outcome, _failure: False
     """Whether the failure of a run of alarm() is what the lab is about, and no mistake to be pointed at."""

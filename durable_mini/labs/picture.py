@@ -36,7 +36,9 @@ NO_STEP: Final = frozenset({"storage.read", "timer.set"})
 def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit: int = MOST_EVENTS) -> Layout:
     """The layout of a run, with the lab's words."""
     # where several operations are one method, the first one's words are taken
-    phrases = {lab.operations[operation]: text for operation, text in reversed(list(lab.phrases.items()))}
+    phrases = {
+        lab.operations.get(operation, operation): text for operation, text in reversed(list(lab.phrases.items()))
+    }
     return layout(
         outcome.trace,
         recording,
@@ -47,6 +49,7 @@ def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit:
         unreached=outcome.unreached,
         effects=outcome.once(lab.effects, outcome.trace),
         quiet=lab.quiet,
+        repeatable=lab.repeatable,
     )
 
 

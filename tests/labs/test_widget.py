@@ -156,7 +156,7 @@ def test_the_cursor_stops_where_a_lease_ends_and_at_the_end() -> None:
     assert content["stops"] == [
         [320_000, sum(event.t < 320_000 for event in trace) - 1, "lease-b ends"],
         [1_500_000, len(trace) - 1, "lease-a ends, and nothing is armed"],
-        [1_700_000, len(trace) - 1, "the run ends: lease-a is overdue, nothing is armed"],
+        [1_700_000, len(trace) - 1, "the scenario ends: lease-a is overdue, nothing is armed"],
     ]
     assert content["layout"]["end"] == 1_700_000
     assert ["leases", "leases", 1] in content["layout"]["lanes"]
@@ -216,7 +216,8 @@ def test_buttons_press_and_release() -> None:
     answer = change(made, press="raise")
     assert answer["plan"] == [f"{OBJECT}/alarm#0/effect#0: raise after"]
     assert pressed(answer) == ["raise"]
-    assert answer["verdict"] == ["bad", "✕ effect applied twice for lease-a"]
+    assert answer["verdict"][0] == "neutral"
+    assert answer["verdict"][1].startswith("○ lease-a revoked twice: a revocation may be repeated, it does no harm")
     answer = change(made, press="evict", at_ms=310)
     assert answer["plan"][1] == f"at 310 ms: evict {OBJECT}"
     assert change(made, press="raise")["plan"] == [f"at 310 ms: evict {OBJECT}"]
