@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.figures import words
 from durable_mini.figures.palette import STYLES
-from durable_mini.figures.state import NOT_AN_OBJECT, Mode, ObjectState, Reader
+from durable_mini.figures.state import NOT_AN_OBJECT, UNSEEN, Mode, ObjectState, Reader
 
 if TYPE_CHECKING:
     from durable_mini.faults import Fault
@@ -215,6 +215,8 @@ class _Builder:
 
     def take(self, event: Event) -> None:
         """Add what ``event`` shows."""
+        if event.kind in UNSEEN and event.kind != "console.log":
+            return
         known = self._reader.objects.get(event.object)
         before = known.alarm.stored if known is not None else None
         written = known.written if known is not None else []  # the end of a turn begins a new list

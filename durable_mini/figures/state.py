@@ -189,7 +189,8 @@ class ObjectState:
     def apply(self, event: Event, start_ms: int) -> None:
         """Take in an event of this object."""
         kind, detail = event.kind, event.detail
-        self.alarm.apply(event, start_ms)
+        if kind == "storage.commit" or kind.startswith("alarm."):
+            self.alarm.apply(event, start_ms)
         if kind == "object.constructed":
             self.instance = int(detail.get("instance") or 0)
         elif kind in ("object.evicted", "object.crashed", "object.reset"):
@@ -280,6 +281,8 @@ class Reader:
         if state is None:
             state = self.objects[label] = ObjectState(label)
         self._focus = state
+        if kind in UNSEEN and not self.down:
+            return state
         state.apply(event, self.start_ms)
         if self.down:
             state.alarm.process(up=False)
@@ -349,11 +352,16 @@ def columns(
     order: dict[str, None] = dict.fromkeys(("event",))
     changes: dict[str, tuple[list[int], list[str]]] = {}
     now: dict[str, str] = {}
+    focus = None
     for event in trace:
         if limit is not None and event.seq >= limit:
             break
-        reader.take(event)
-        table = reader.rows(event)
+        state = reader.take(event)
+        if event.kind in UNSEEN and state is focus is not None:  # the rest of the table reads as before
+            table = {"event": words.event(event, reader.start_ms)}
+        else:
+            table = reader.rows(event)
+        focus = state if state is not None else focus
         if len(table) > len(order):
             order = dict.fromkeys([*table, *order])
         for name, text in table.items():
@@ -364,6 +372,9 @@ def columns(
                 texts.append(text)
     return [Column(name, tuple(changes[name][0]), tuple(changes[name][1])) for name in order if name in changes]
 
+
+UNSEEN: Final = frozenset({"storage.read", "storage.confirmed", "timer.set", "timer.fired", "console.log", "cpu.spun"})
+"""Events that change nothing that is known of an object."""
 
 AT_REST: Final = frozenset({"null", NEITHER, "none", "open"})
 """What the table says of what does nothing."""

@@ -441,6 +441,9 @@ class Lab:
 
     def trouble(self, outcome: Outcome) -> str:
         """What the learner's class raised, in one sentence with object and try; empty if nothing went wrong."""
+        return outcome.once(self._trouble)
+
+    def _trouble(self, outcome: Outcome) -> str:
         if outcome.error is not None:
             if isinstance(outcome.error, NoEndError):
                 return str(outcome.error)
@@ -448,7 +451,7 @@ class Lab:
             where = notes[-1] if notes else "raised in the scenario"
             told = describe(outcome.error)
             return f"{told} ({where}){findings.meant(told)}"
-        for event in outcome.trace:
+        for event in outcome.trace.events(kind=("alarm.failed", "object.reset")):
             message = str(event.detail.get("message", ""))
             faulty = message.startswith(("Error: fault:", "Error: Network connection"))
             if event.kind == "alarm.failed" and not faulty and not self.expected(outcome, event):

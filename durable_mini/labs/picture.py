@@ -97,8 +97,10 @@ def landmark_stops(lab: Lab, outcome: Outcome, drawn: Layout) -> list[tuple[int,
 def picture(lab: Lab, outcome: Outcome, reply_to: object = None, before: Outcome | None = None) -> str:
     """The message for a run, as JSON; ``before`` is the run that was on show."""
     limit = MOST_EVENTS
+    fixed = _told(lab, outcome, reply_to, before)
     while True:
-        text = json.dumps(_content(lab, outcome, reply_to, limit, before), ensure_ascii=False, separators=(",", ":"))
+        content = {**fixed, **_drawn(lab, outcome, limit)}
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         size = len(text.encode())
         if size <= MOST_BYTES or limit <= FEWEST_EVENTS:
             return text
@@ -140,28 +142,35 @@ def forked(outcome: Outcome, before: Outcome | None) -> int | None:
     return None
 
 
-def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int, before: Outcome | None) -> dict[str, Any]:
-    overlay = lab.overlay(outcome)
-    drawn = drawn_layout(lab, outcome, overlay.recording, limit)
-    verdict = lab.verdict(outcome)
+def _drawn(lab: Lab, outcome: Outcome, limit: int) -> dict[str, Any]:
+    """The part of the message that is cut where it is too long."""
+    drawn = drawn_layout(lab, outcome, lab.overlay(outcome).recording, limit)
     cursor = min(opening(lab, outcome), drawn.events - 1)
     steps = [event.seq for event in outcome.trace if event.kind not in NO_STEP and event.seq < drawn.events]
-    recording = overlay.recording
-    chart = lab.chart(outcome)
     return {
-        "reply": reply_to,
         "layout": as_columns(drawn),
         "times": deltas([event.t for event in outcome.trace][: drawn.events]),
         "steps": deltas([seq for seq in steps if _whole(outcome.trace, seq, drawn.events)]),
         "stops": landmark_stops(lab, outcome, drawn),
         "table": _table(outcome, drawn.events, lab),
+        "cursor": max(0, cursor),
+    }
+
+
+def _told(lab: Lab, outcome: Outcome, reply_to: object, before: Outcome | None) -> dict[str, Any]:
+    """The part of the message that is the same however much of the run is drawn."""
+    overlay = lab.overlay(outcome)
+    verdict = lab.verdict(outcome)
+    recording = overlay.recording
+    chart = lab.chart(outcome)
+    return {
+        "reply": reply_to,
         "recorded": [[moment.t, moment.label] for moment in recording.moments] if recording is not None else None,
         "overlay": overlay.note,
         "verdict": [verdict.tone, str(verdict)],
         "story": lab.story(outcome),
         "trouble": lab.trouble(outcome),
         "printed": outcome.printed,
-        "cursor": max(0, cursor),
         "settings": dict(outcome.values),
         "seed": outcome.seed,
         "plan": [str(fault) for fault in outcome.plan],
@@ -198,10 +207,10 @@ def _in_use(lab: Lab, outcome: Outcome) -> dict[str, Any]:
 
 def _whole(trace: Trace, seq: int, events: int) -> bool:
     """Whether the table is of one piece here: a commit is, once the rows that it left have been told."""
-    return trace[seq].kind not in ("storage.commit", "storage.rows") or settled(trace, seq) in (
-        seq,
-        *range(events, len(trace)),
-    )
+    if trace[seq].kind not in ("storage.commit", "storage.rows"):
+        return True
+    whole = settled(trace, seq)
+    return whole == seq or whole >= events
 
 
 def subtitle(lab: Lab, outcome: Outcome) -> str:

@@ -249,9 +249,17 @@ def refused(outcome: Outcome, failure: Event) -> bool:
     """Whether a run failed because the service did not do what it was asked, and not by a slip of the class."""
     slip = str(failure.detail.get("message", "")).startswith(_SLIPS)
     run = f"alarm#{failure.detail.get('run')}"
-    answers = outcome.trace.events(failure.object, "effect.answered")
-    mine = [event for event in answers if event.detail.get("by") == run and event.seq < failure.seq]
-    return not slip and any(int(event.detail.get("status") or 0) >= _ERROR for event in mine)
+    first = outcome.once(_first_refused, outcome.trace).get((failure.object, run))
+    return not slip and first is not None and first < failure.seq
+
+
+def _first_refused(trace: Trace) -> dict[tuple[str, str], int]:
+    """The first answer to a run of an object's alarm that says that nothing was done: its event."""
+    found: dict[tuple[str, str], int] = {}
+    for event in trace.events(kind="effect.answered"):
+        if int(event.detail.get("status") or 0) >= _ERROR:
+            found.setdefault((event.object, str(event.detail.get("by"))), event.seq)
+    return found
 
 
 _SLIPS: Final = ("NameError", "UnboundLocalError", "AttributeError", "TypeError", "KeyError", "IndexError")
