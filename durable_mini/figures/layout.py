@@ -435,7 +435,8 @@ class _Builder:
         order = {"memory": 0, "down": 1, "gate": 3}
         on_tracks, tracks = _tracks(self._spans)
         of = {span.event: span.track for span in on_tracks if span.kind in ON_TRACKS and tracks.get(span.lane, 1) > 1}
-        marks = [replace(mark, track=of[mark.of]) if mark.of in of else mark for mark in marks]
+        if of:
+            marks = [replace(mark, track=of[mark.of]) if mark.of in of else mark for mark in marks]
         lanes_ = tuple(replace(lane, tracks=tracks.get(number, 1)) for number, lane in enumerate(self._order))
         spans = sorted(on_tracks, key=lambda span: (order.get(span.kind, 2), span.start, span.lane, span.event))
         legend = recording.legend if recording is not None else ""
@@ -462,7 +463,7 @@ def _tracks(spans: Sequence[Span]) -> tuple[list[Span], dict[int, int]]:
             taken.append(0)
         track = min(track, MOST_TRACKS - 1)
         taken[track] = max(taken[track], span.end)
-        found.append(replace(span, track=track))
+        found.append(replace(span, track=track) if track else span)
     return found, {lane: len(taken) for lane, taken in ends.items()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
+from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,14 +98,18 @@ def landmark_stops(lab: Lab, outcome: Outcome, drawn: Layout) -> list[tuple[int,
 def picture(lab: Lab, outcome: Outcome, reply_to: object = None, before: Outcome | None = None) -> str:
     """The message for a run, as JSON; ``before`` is the run that was on show."""
     limit = MOST_EVENTS
-    fixed = _told(lab, outcome, reply_to, before)
+    fixed = _json(_told(lab, outcome, reply_to, before))
+    room = MOST_BYTES - len(fixed.encode())
     while True:
-        content = {**fixed, **_drawn(lab, outcome, limit)}
-        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-        size = len(text.encode())
-        if size <= MOST_BYTES or limit <= FEWEST_EVENTS:
-            return text
-        limit = max(FEWEST_EVENTS, int(min(limit, len(outcome.trace)) * MOST_BYTES / size * 0.95))
+        drawn = _json(_drawn(lab, outcome, limit))
+        size = len(drawn.encode())
+        if size <= room or limit <= FEWEST_EVENTS:
+            return f"{fixed[:-1]},{drawn[1:]}"  # two objects as one
+        limit = max(FEWEST_EVENTS, int(min(limit, len(outcome.trace)) * max(0.1, room / size) * 0.97))
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def refusal(sentence: str, reply_to: object = None, *, stopped: bool = False, field: str = "") -> str:
@@ -240,6 +245,7 @@ def worded(texts: list[str]) -> dict[str, Any]:
     return {"words": list(known), "texts": ";".join(written)}
 
 
+@lru_cache(maxsize=4096)
 def _base36(number: int) -> str:
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"
     high, low = divmod(number, 36)
