@@ -44,7 +44,7 @@ LEAST_SPAN: Final = 4.0
 INSIDE_ONLY: Final = frozenset({"call", "run", "failed", "gate", "flight", "memory"})
 """Spans whose label is left out rather than written beside them."""
 
-CLUSTER: Final = 40.0
+CLUSTER: Final = 56.0
 CLUSTER_WIDTH: Final = 60.0
 """Marks are close together that are no further apart than this, and all of them no wider than that."""
 
@@ -116,7 +116,7 @@ def middle_of(tracks: int, track: int) -> float:
 
 def memory_height(tracks: int) -> float:
     """How high the box is that shows an object in memory."""
-    return 24 if tracks < 2 else TRACK * tracks + 3
+    return 24 if tracks < 2 else TRACK * tracks + 6
 
 
 def span_box(span: Span, tracks: int) -> tuple[float, float]:

@@ -120,7 +120,7 @@ def lab_svg(
     name: str = "",
     chart: Chart | None = None,
 ) -> str:
-    """A lab at rest: title, verdict, timeline, chart, story, and the table at the cursor; ``name`` is its id."""
+    """A lab at rest: title, verdict, story, timeline, chart, and the table at the cursor; ``name`` is its id."""
     picture = _Picture()
     picture.text(16, 26, title, bold=True, size=15)
     picture.text(26 + text_width(title, 16), 26, subtitle, "soft")
@@ -128,6 +128,11 @@ def lab_svg(
     beside = text_width(title, 16) + text_width(subtitle) + text_width(verdict[1], 15) < WIDTH - 70
     rule = 42 if beside else 62
     picture.text(WIDTH - 16, rule - (16 if beside else 14), verdict[1], tone, bold=True, size=13, anchor="end")
+    if story:
+        for line in _wrapped(story, WIDTH - 32):
+            picture.text(16, rule + 6, line)
+            rule += 18
+        rule += 2
     picture.line(0, rule, WIDTH, rule)
     y = _timeline(picture, drawn, rule + (24 if everywhere(drawn) else 12), cursor) + 8
     if chart is not None:
@@ -135,11 +140,7 @@ def lab_svg(
         picture.line(0, y + 8, WIDTH, y + 8)
         picture.parts.append(f'<g transform="translate(0 {_n(y + 8)})">\n{body}\n</g>')
         y += height + 8
-        picture.line(0, y, WIDTH, y)
-    for line in _wrapped(story, WIDTH - 32):
-        y += 18
-        picture.text(16, y, line)
-    y += 16
+    y += 8
     picture.line(0, y, WIDTH, y)
     y += 22
     picture.text(16, y, f"What the runtime saw at {table.get('now', '')}", "soft", bold=True)

@@ -266,6 +266,7 @@ class Lab {
     this._draw(run.chart);
     this.seen = new Map();
     this._redraw();
+    this._keepRoom();
     if (this.touched) this._goAt(Math.min(t, run.layout.end));
     else this._goTo(run.cursor);
     if (run.fork !== null) this._tell(`Forked at ${wholeMs(run.fork)}: what lies before is as it was. ${text}`);
@@ -349,6 +350,14 @@ class Lab {
   _show(line, text) {
     line.textContent = text || "";
     line.hidden = !text;
+  }
+
+  // What stands below the story does not jump when the next one is shorter.
+  _keepRoom() {
+    const { style, offsetWidth } = this.story;
+    if (offsetWidth !== this.storyWidth) style.minHeight = "";
+    this.storyWidth = offsetWidth;
+    if (offsetWidth) style.minHeight = `${Math.max(parseFloat(style.minHeight) || 0, this.story.offsetHeight)}px`;
   }
 
   _redraw() {

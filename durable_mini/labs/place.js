@@ -27,7 +27,7 @@ class Rows {
   }
 }
 
-const CLUSTER = 40; // marks are close together that are no further apart than this ...
+const CLUSTER = 56; // marks are close together that are no further apart than this ...
 const CLUSTER_WIDTH = 60; // ... and all of them no wider than that
 const HEIGHTS = [0, -8, 8]; // where marks stand that would cover each other
 const BOX = 18;
@@ -42,7 +42,7 @@ function spanBox(span, tracks) {
 }
 
 function memoryHeight(tracks) {
-  return tracks < 2 ? 24 : TRACK * tracks + 3;
+  return tracks < 2 ? 24 : TRACK * tracks + 6;
 }
 
 function middleOf(tracks, track) {

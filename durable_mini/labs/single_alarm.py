@@ -252,7 +252,7 @@ def _verdict(outcome: Outcome) -> Verdict:
     worst = _wrong(outcome, per_grant, applied, ends)
     late = _late(trace, granted)
     if worst is None and again and (late is None or late.tone == "neutral"):
-        told = f"{_repeated(again)}: a revocation may be repeated, it does no harm"
+        told = f"{_repeated(again)}, which does no harm"
         return Verdict("neutral", told + (f"; {late.text}" if late is not None else ""), again[0].events[-1].seq)
     worst = worst or late
     if worst is not None:

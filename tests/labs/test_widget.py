@@ -217,7 +217,7 @@ def test_buttons_press_and_release() -> None:
     assert answer["plan"] == [f"{OBJECT}/alarm#0/effect#0: raise after"]
     assert pressed(answer) == ["raise"]
     assert answer["verdict"][0] == "neutral"
-    assert answer["verdict"][1].startswith("○ lease-a revoked twice: a revocation may be repeated, it does no harm")
+    assert answer["verdict"][1].startswith("○ lease-a revoked twice, which does no harm")
     answer = change(made, press="evict", at_ms=310)
     assert answer["plan"][1] == f"at 310 ms: evict {OBJECT}"
     assert change(made, press="raise")["plan"] == [f"at 310 ms: evict {OBJECT}"]
