@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.figures import words
 from durable_mini.figures.palette import STYLES
-from durable_mini.figures.state import NOT_AN_OBJECT, Mode, ObjectState, Reader
+from durable_mini.figures.state import NOT_AN_OBJECT, UNSEEN, Mode, ObjectState, Reader
 
 if TYPE_CHECKING:
     from durable_mini.faults import Fault
@@ -44,6 +45,8 @@ class Lane:
 
     kind: str
     label: str
+    tracks: int = 1
+    """Into how many it is split, one above the other, for what goes on at the same time."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Span:
     kind: str
     label: str
     event: int
+    track: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,11 @@ class Mark:
     kind: str
     label: str
     event: int
+    of: int = -1
+    """The event that the span begins with on whose track it stands; -1 for one of its own lane."""
+
+    track: int = -1
+    """The track of that span; -1 in the middle of the lane."""
 
     @property
     def glyph(self) -> str:
@@ -100,6 +109,8 @@ def layout(
     landmarks: Sequence[Landmark] = (),
     unreached: Sequence[Fault] = (),
     effects: Mapping[int, str] | None = None,
+    quiet: AbstractSet[str] = frozenset(),
+    repeatable: bool = False,
 ) -> Layout:
     """The layout of ``trace``.
 
@@ -109,8 +120,11 @@ def layout(
     landmarks: moments that are drawn although they are no events.
     unreached: faults that were planned and never struck, which is told at the end.
     effects: what effects are counted under, where that is not their key: the number of the event, and a name.
+    quiet: kinds of lanes that are left out if nothing happens in them.
+    repeatable: whether effects may happen twice without harm.
     """
-    builder = _Builder(trace, phrases or {}, landmarks, effects)
+    builder = _Builder(trace, phrases or {}, landmarks, effects, quiet)
+    builder.again = "repeated" if repeatable else "again"
     shown = 0
     for event in trace:
         if shown == limit:
@@ -138,8 +152,16 @@ class _Builder:
     """Collects spans and marks while it reads the trace."""
 
     def __init__(
-        self, trace: Trace, phrases: Phrases, landmarks: Sequence[Landmark], effects: Mapping[int, str] | None
+        self,
+        trace: Trace,
+        phrases: Phrases,
+        landmarks: Sequence[Landmark],
+        effects: Mapping[int, str] | None,
+        quiet: AbstractSet[str],
     ) -> None:
+        self.again = "again"
+        """The kind of mark of an effect that has happened before."""
+
         self._start_ms = trace.start_ms
         self._reader = Reader(trace.start_ms, effects=effects)
         self._phrases = phrases
@@ -149,6 +171,9 @@ class _Builder:
         self._spans: list[Span] = []
         self._marks: list[Mark] = []
         self._open: dict[tuple[str, ...], Span] = {}
+        self._said: dict[str, str] = {}
+        """How calls on their way read: number to phrase."""
+
         self._landmarks = [one for one in landmarks if one.lane]
         self._lane("", "clients")
         for one in self._landmarks:
@@ -156,7 +181,8 @@ class _Builder:
         used = {(event.object, _LANE_OF.get(event.kind, event.kind.partition(".")[0])) for event in trace}
         for name in self._names:
             for kind in ("object", "alarm", "commits"):
-                if kind == "object" or len(self._names) == 1 or (name, kind) in used:  # of several, no empty ones
+                alone = len(self._names) == 1 and kind not in quiet
+                if kind == "object" or alone or (name, kind) in used:  # of several, no empty ones
                     self._lane(name, kind)
         self._lane("", "outside")
 
@@ -173,7 +199,9 @@ class _Builder:
 
     def _mark(self, event: Event, lane: str, kind: str, label: str = "") -> None:
         owner = "" if lane in ("clients", "outside") else event.object
-        self._marks.append(Mark(self._lanes[owner, lane], event.t, kind, label, event.seq))
+        begun = self._open.get(_call_of(event))
+        of = begun.event if begun is not None else -1
+        self._marks.append(Mark(self._lanes[owner, lane], event.t, kind, label, event.seq, of))
 
     def _begin(self, key: tuple[str, ...], lane: int, event: Event, kind: str, label: str = "") -> None:
         self._open[key] = Span(lane, event.t, event.t, kind, label, event.seq)
@@ -187,6 +215,8 @@ class _Builder:
 
     def take(self, event: Event) -> None:
         """Add what ``event`` shows."""
+        if event.kind in UNSEEN and event.kind != "console.log":
+            return
         known = self._reader.objects.get(event.object)
         before = known.alarm.stored if known is not None else None
         written = known.written if known is not None else []  # the end of a turn begins a new list
@@ -215,10 +245,12 @@ class _Builder:
         number = str(detail.get("call"))
         if event.kind == "request.sent":
             if event.object == "client":
-                self._mark(event, "clients", "sent", self._phrase(event))
+                phrase = self._phrase(event)
+                self._mark(event, "clients", "sent", phrase)
+                self._said[number] = phrase if detail.get("method") in self._phrases else str(detail.get("method"))
         elif event.kind == "request.started":
             lane = self._lanes[event.object, "object"]
-            self._begin(("call", number), lane, event, "call", str(detail.get("method")))
+            self._begin(("call", number), lane, event, "call", self._said.pop(number, str(detail.get("method"))))
         elif event.kind in ("request.replied", "request.failed"):
             self._end(("call", number), event.t)
             if event.kind == "request.failed":
@@ -239,7 +271,7 @@ class _Builder:
     def _effect(self, event: Event) -> None:
         detail = event.detail
         key = self._reader.name_of(event)
-        call = ("effect", event.object, str(detail.get("by")), str(detail.get("effect")))
+        call = _call_of(event)
         lane = self._lanes["", "outside"]
         if event.kind == "effect.called":
             self._begin(call, lane, event, "flight")
@@ -247,12 +279,12 @@ class _Builder:
             count = self._reader.effects[key]
             again = " again" if count > 1 else ""
             verb = words.effect_verb(detail, past=True)
-            self._mark(event, "outside", "again" if again else "applied", f"{verb} {key}{again} ({count})")
+            self._mark(event, "outside", self.again if again else "applied", f"{verb} {key}{again} ({count})")
         else:
             begun = self._open.get(call)
-            self._end(call, event.t)
             if event.kind == "effect.lost":
                 self._mark(event, "outside", "unheard", self._why_lost(event, begun))
+            self._end(call, event.t)
 
     def _why_lost(self, event: Event, begun: Span | None) -> str:
         """Why a call to the outside was never answered."""
@@ -354,7 +386,9 @@ class _Builder:
             return  # the turn is not over: what follows is told at once
         kind, label = "", ""
         if mode is Mode.ARMED and alarm.committed is not None:
-            kind, label = "armed", f"armed until {words.whole_ms(alarm.committed)}"
+            overdue = alarm.committed < event.t
+            kind = "armed"
+            label = f"{'overdue since' if overdue else 'armed until'} {words.whole_ms(alarm.committed)}"
         elif mode is Mode.RUNNING:
             kind, label = "run", f"alarm#{alarm.started}"
         elif mode is Mode.WAITING:
@@ -399,9 +433,43 @@ class _Builder:
                 if one.lane in lanes and one.t <= end
             ]
         order = {"memory": 0, "down": 1, "gate": 3}
-        spans = sorted(self._spans, key=lambda span: (order.get(span.kind, 2), span.start, span.lane, span.event))
+        on_tracks, tracks = _tracks(self._spans)
+        of = {span.event: span.track for span in on_tracks if span.kind in ON_TRACKS and tracks.get(span.lane, 1) > 1}
+        if of:
+            marks = [replace(mark, track=of[mark.of]) if mark.of in of else mark for mark in marks]
+        lanes_ = tuple(replace(lane, tracks=tracks.get(number, 1)) for number, lane in enumerate(self._order))
+        spans = sorted(on_tracks, key=lambda span: (order.get(span.kind, 2), span.start, span.lane, span.event))
         legend = recording.legend if recording is not None else ""
-        return Layout(tuple(self._order), tuple(spans), tuple(marks), end, events, cut, legend)
+        return Layout(lanes_, tuple(spans), tuple(marks), end, events, cut, legend)
+
+
+ON_TRACKS: Final = frozenset({"call", "run", "failed", "flight"})
+"""Spans of which several may go on at the same time in one lane."""
+
+MOST_TRACKS: Final = 3
+
+
+def _tracks(spans: Sequence[Span]) -> tuple[list[Span], dict[int, int]]:
+    """The spans, each on a track of its lane that is free for as long as it lasts; and how many tracks lanes have."""
+    ends: dict[int, list[int]] = {}
+    found = []
+    for span in sorted(spans, key=lambda one: (one.start, one.event)):
+        if span.kind not in ON_TRACKS or span.lane < 0:
+            found.append(span)
+            continue
+        taken = ends.setdefault(span.lane, [])
+        track = next((number for number, end in enumerate(taken) if end <= span.start), len(taken))
+        if track == len(taken) and track < MOST_TRACKS:
+            taken.append(0)
+        track = min(track, MOST_TRACKS - 1)
+        taken[track] = max(taken[track], span.end)
+        found.append(replace(span, track=track) if track else span)
+    return found, {lane: len(taken) for lane, taken in ends.items()}
+
+
+def _call_of(event: Event) -> tuple[str, ...]:
+    """What the events of one call to the outside have in common."""
+    return ("effect", event.object, str(event.detail.get("by")), str(event.detail.get("effect")))
 
 
 def _raised(event: Event, state: ObjectState) -> str:
@@ -424,7 +492,7 @@ def as_columns(drawn: Layout) -> dict[str, Any]:
 
     spans, marks = drawn.spans, drawn.marks
     return {
-        "lanes": [[lane.kind, lane.label] for lane in drawn.lanes],
+        "lanes": [[lane.kind, lane.label, lane.tracks] for lane in drawn.lanes],
         "spans": {
             "lane": [span.lane for span in spans],
             "start": deltas([span.start for span in spans]),
@@ -432,6 +500,7 @@ def as_columns(drawn: Layout) -> dict[str, Any]:
             "kind": [number(span.kind) for span in spans],
             "label": [number(span.label) for span in spans],
             "event": deltas([span.event for span in spans]),
+            "track": [span.track for span in spans] if any(span.track for span in spans) else [],
         },
         "marks": {
             "lane": [mark.lane for mark in marks],
@@ -439,6 +508,7 @@ def as_columns(drawn: Layout) -> dict[str, Any]:
             "kind": [number(mark.kind) for mark in marks],
             "label": [number(mark.label) for mark in marks],
             "event": deltas([mark.event for mark in marks]),
+            "track": {number: mark.track for number, mark in enumerate(marks) if mark.track >= 0},
         },
         "texts": list(texts),
         "end": drawn.end,

@@ -58,6 +58,7 @@ STYLES: Final = {
     "full": Style("red", "stop", weight=9),
     "applied": Style("orange", "dot", weight=6),
     "again": Style("red", "target", weight=9),
+    "repeated": Style("orange", "target", weight=7),
     "unheard": Style("red", "cross", weight=7),
     "fault": Style("red", "bolt", weight=8),
     "missed": Style("soft", "bolt-open", weight=8),
@@ -96,6 +97,7 @@ GLYPHS: Final = {
     "bolt-open": ("M1.5 -7L-4 1H-0.5L-1.5 7L4 -1.5H0.5Z", False, "↯"),
     "end": ("M-5 0H4M4 -6V6", False, "⊣"),
     "triangle": ("M0 -4L4.5 4H-4.5Z", False, "△"),
+    "triangle-down": ("M0 4L4.5 -4H-4.5Z", False, "▽"),
 }
 """Glyphs as (SVG path around 0, 0; whether it is filled; the nearest character of text)."""
 

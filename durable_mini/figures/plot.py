@@ -13,9 +13,9 @@ import plotly.graph_objects as go
 
 from durable_mini.figures import words
 from durable_mini.figures.alternative import described
-from durable_mini.figures.layout import Layout, Mark, Phrases, Span, layout
+from durable_mini.figures.layout import ON_TRACKS, Layout, Mark, Phrases, Span, layout
 from durable_mini.figures.palette import GLYPHS, LIGHT, STYLES
-from durable_mini.figures.place import EDGE, Placed, everywhere, place
+from durable_mini.figures.place import EDGE, LaneLabels, Placed, everywhere, middle_of, place, span_box
 from durable_mini.figures.svg import ticks, timeline_svg
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ def _figure(drawn: Layout, title: str | None) -> Timeline:
     labels = place(drawn, _LEFT, _WIDTH - _RIGHT, _WIDTH - _RIGHT + EDGE)
     middles, y = [], 0.0
     for lane in labels:
-        middles.append(y + _LANE / 2)
-        y += _LANE + _ROW * (lane.rows - 1)
+        middles.append(y + (_LANE + lane.more) / 2)
+        y += _LANE + lane.more + _ROW * (lane.rows - 1)
     height = y
-    traces = [_glyphs(drawn, middles)]
+    traces = [_glyphs(drawn, middles, labels)]
     recorded = [mark for mark in drawn.marks if mark.kind == "recorded"]
     if recorded:
         traces.append(_recorded(recorded, middles, drawn.legend))
@@ -115,8 +115,10 @@ def _figure(drawn: Layout, title: str | None) -> Timeline:
                 "showgrid": False, "zeroline": False, "fixedrange": True, "ticks": "outside", "ticklen": 12,
                 "tickcolor": "rgba(0,0,0,0)",
             },
-            "shapes": [_box(span, middles, height) for span in drawn.spans] + _rules([lane.rows for lane in labels]),
-            "annotations": [_annotation(label, middles[number], drawn.end) for number, label in placed]
+            "shapes": [_box(span, middles, height, drawn) for span in drawn.spans] + _rules(labels),
+            "annotations": [
+                _annotation(label, middles[number], drawn, labels[number].more) for number, label in placed
+            ]
             + [_band(span) for span in everywhere(drawn)],
             "showlegend": bool(recorded),
             "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -34 / max(1.0, height), "yanchor": "top"},
@@ -125,11 +127,13 @@ def _figure(drawn: Layout, title: str | None) -> Timeline:
     )  # fmt: skip
 
 
-def _glyphs(drawn: Layout, middles: list[float]) -> dict[str, Any]:
-    marks = [mark for mark in drawn.marks if mark.kind != "recorded"]
+def _glyphs(drawn: Layout, middles: list[float], labels: list[LaneLabels]) -> dict[str, Any]:
+    numbered = [(number, mark) for number, mark in enumerate(drawn.marks) if mark.kind != "recorded"]
+    marks = [mark for _, mark in numbered]
+    heights = [middles[mark.lane] + labels[mark.lane].heights.get(number, 0) for number, mark in numbered]
     return {
         "type": "scatter", "mode": "text", "showlegend": False, "cliponaxis": False, "hoverinfo": "text",
-        "x": [mark.t / 1000 for mark in marks], "y": [middles[mark.lane] for mark in marks],
+        "x": [mark.t / 1000 for mark in marks], "y": heights,
         "text": [GLYPHS[mark.glyph][2] for mark in marks],
         "textfont": {"size": 14, "color": [LIGHT[STYLES[mark.kind].tone] for mark in marks]},
         "hovertext": [f"{mark.label or mark.kind}, {words.whole_ms(mark.t)}" for mark in marks],
@@ -145,10 +149,12 @@ def _recorded(marks: list[Mark], middles: list[float], legend: str) -> dict[str,
     }  # fmt: skip
 
 
-def _box(span: Span, middles: list[float], height: float) -> dict[str, Any]:
+def _box(span: Span, middles: list[float], height: float, drawn: Layout) -> dict[str, Any]:
     style = STYLES[span.kind]
-    half = 12 if span.kind == "memory" else 9
-    top, bottom = (0.0, height) if span.lane < 0 else (middles[span.lane] - half, middles[span.lane] + half)
+    top, bottom = 0.0, height
+    if span.lane >= 0:
+        below, high = span_box(span, drawn.lanes[span.lane].tracks)
+        top, bottom = middles[span.lane] + below, middles[span.lane] + below + high
     return {
         "type": "rect", "layer": "below", "x0": span.start / 1000, "x1": span.end / 1000, "y0": top, "y1": bottom,
         "fillcolor": LIGHT[style.fill],
@@ -156,10 +162,10 @@ def _box(span: Span, middles: list[float], height: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _rules(labels_rows: list[int]) -> list[dict[str, Any]]:
+def _rules(labels: list[LaneLabels]) -> list[dict[str, Any]]:
     rules, y = [], 0.0
-    for rows in labels_rows:
-        y += _LANE + _ROW * (rows - 1)
+    for lane in labels:
+        y += _LANE + lane.more + _ROW * (lane.rows - 1)
         rules.append(
             {
                 "type": "line",
@@ -174,14 +180,17 @@ def _rules(labels_rows: list[int]) -> list[dict[str, Any]]:
     return rules
 
 
-def _annotation(label: Placed, middle: float, end: int) -> dict[str, Any]:
+def _annotation(label: Placed, middle: float, drawn: Layout, more: float) -> dict[str, Any]:
     """A label, tied to its moment and shifted from there by pixels."""
     item = label.item
-    scale = (_WIDTH - _LEFT - _RIGHT) / end
+    scale = (_WIDTH - _LEFT - _RIGHT) / drawn.end
+    below = label.row * _ROW + 2 + more / 2 if label.row else 0.0
+    if not label.row and isinstance(item, Span) and item.kind in ON_TRACKS and drawn.lanes[item.lane].tracks > 1:
+        below = middle_of(drawn.lanes[item.lane].tracks, item.track)
     at = item.t if isinstance(item, Mark) else item.start
     tone = STYLES[item.kind].tone if isinstance(item, Mark) else "ink"
     return {
-        "x": at / 1000, "y": middle + label.row * _ROW + (2 if label.row else 0), "text": _plain(label.text),
+        "x": at / 1000, "y": middle + below, "text": _plain(label.text),
         "xanchor": "left", "yanchor": "middle", "xshift": round(label.x - (_LEFT + at * scale)), "showarrow": False,
         "font": {"color": LIGHT[tone]},
     }  # fmt: skip

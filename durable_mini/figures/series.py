@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from typing import Any, Final
 
 from durable_mini.figures import words
@@ -14,7 +15,7 @@ from durable_mini.figures.palette import GLYPHS, LIGHT
 from durable_mini.figures.place import GAP, GLYPH, text_width
 
 WIDTH: Final = 680
-PLOT: Final = 150
+PLOT: Final = 110
 """The height of what lies between the axes."""
 
 _LEFT: Final = 56
@@ -22,7 +23,9 @@ _RIGHT: Final = 28
 _LINE: Final = 18
 _FONT: Final = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
 _LOOKS: Final = (("blue", "dot"), ("orange", "diamond"), ("green", "diamond-open"), ("ink", "target"))
-_RECORDED: Final = ("soft", "triangle")
+_RECORDED: Final = (("soft", "triangle"), ("ink", "triangle-down"))
+_DASHES: Final = ("4 3", "1 3")
+"""Of recordings: looks, and how their lines are dashed."""
 
 IN_PAGE: Final = {name: f"var(--dm-{name})" for name in LIGHT}
 """The palette of the page that the chart stands in: light or dark, as that is."""
@@ -89,8 +92,11 @@ class Chart:
 
 def look(chart: Chart) -> list[tuple[str, str]]:
     """Colour and glyph of each series, all different from those of the others as far as they reach."""
-    free = iter(range(len(chart.series)))
-    return [_RECORDED if one.recorded else _LOOKS[next(free) % len(_LOOKS)] for one in chart.series]
+    free, recorded = iter(range(len(chart.series))), iter(range(len(chart.series)))
+    return [
+        _RECORDED[next(recorded) % len(_RECORDED)] if one.recorded else _LOOKS[next(free) % len(_LOOKS)]
+        for one in chart.series
+    ]
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -125,6 +131,7 @@ class _Drawing:
         self.palette = palette
         self.parts: list[str] = []
         self.taken: list[tuple[float, float, float, float]] = []
+        self.lines: list[tuple[tuple[float, float], tuple[float, float]]] = []
         xs = [x for one in chart.series for x, _, _ in one.points] or [1.0, 10.0]
         ys = [y for one in chart.series for _, y, _ in one.points] or [0.0, 1.0]
         self.whole = all(y == round(y) for y in ys)
@@ -192,7 +199,9 @@ class _Drawing:
     def _line(self, one: Series, tone: str) -> None:
         if len(one.points) > 1:
             path = "L".join(f"{self.x(x):.1f} {self.y(y):.1f}" for x, y, _ in one.points)
-            self._path(f"M{path}", tone, dash="4 3" if one.recorded else "")
+            self._path(f"M{path}", tone, dash=_DASHES[tone == _RECORDED[1][0]] if one.recorded else "")
+            at = [(self.x(x), self.y(y)) for x, y, _ in one.points]
+            self.lines += list(pairwise(at))
 
     def _glyph(self, x: float, y: float, tone: str, glyph: str, *, taken: bool = True) -> None:
         path, filled, _ = GLYPHS[glyph]
@@ -210,13 +219,18 @@ class _Drawing:
         if not text:
             return
         width = text_width(text, 11)
-        for left, base in _around(x, y, width):
-            box = (left - 2, base - 10, left + width + 2, base + 3)
-            inside = box[0] >= _LEFT and box[2] <= WIDTH - 4 and self.ground - PLOT <= box[1] and box[3] <= self.ground
-            if inside and not any(_overlap(box, other) for other in self.taken):
-                self.taken.append(box)
-                self._text(left, base, text, tone, size=11, halo=True)
-                return
+        places = [
+            (left, base, (left - 2, base - 10, left + width + 2, base + 3)) for left, base in _around(x, y, width)
+        ]
+        for struck in (False, True):  # better where no line runs through it
+            for left, base, box in places:
+                inside = box[0] >= _LEFT and box[2] <= WIDTH - 4 and self.ground - PLOT <= box[1] <= self.ground - 10
+                if not inside or any(_overlap(box, other) for other in self.taken):
+                    continue
+                if struck or not any(_crosses(line, box) for line in self.lines):
+                    self.taken.append(box)
+                    self._text(left, base, text, tone, size=11, halo=True)
+                    return
 
     def _text(self, x: float, y: float, text: str, tone: str = "ink", *, size: int = 12, anchor: str = "start",
               bold: bool = False, halo: bool = False) -> None:  # fmt: skip
@@ -247,6 +261,21 @@ def _around(x: float, y: float, width: float) -> Iterator[tuple[float, float]]:
     yield x - width / 2, y - GLYPH - 4
     yield x - width / 2, y + GLYPH + 13
     yield x - GLYPH - GAP + 3 - width, y + 4
+    yield x - GLYPH - GAP + 3 - width, y - 14
+    yield x + GLYPH + GAP - 3, y - 14
+    yield x - GLYPH - GAP - 11 - width, y + 4
+    yield x - GLYPH - GAP - 11 - width, y - 14
+    yield x - GLYPH - GAP - 11 - width, y - 32
+
+
+def _crosses(line: tuple[tuple[float, float], tuple[float, float]], box: Sequence[float]) -> bool:
+    """Whether a line runs through a box: looked at in small steps, which is as near as a pixel."""
+    (x1, y1), (x2, y2) = line
+    steps = max(1, int(max(abs(x2 - x1), abs(y2 - y1)) / 3))
+    return any(
+        box[0] <= x1 + (x2 - x1) * step / steps <= box[2] and box[1] <= y1 + (y2 - y1) * step / steps <= box[3]
+        for step in range(steps + 1)
+    )
 
 
 def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:

@@ -7,7 +7,7 @@ a moment follows from the prefix of the trace up to there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from durable_mini.figures.recorded import Recording
     from durable_mini.trace import Event, Scalar, Trace
 
-KEYS_SHOWN: Final = 3
+KEYS_SHOWN: Final = 4
 NOT_COMMITTED: Final = "not committed yet"
 NEITHER: Final = "-"
 """What the table says of a run when none is on its way or to be tried again."""
@@ -189,7 +189,8 @@ class ObjectState:
     def apply(self, event: Event, start_ms: int) -> None:
         """Take in an event of this object."""
         kind, detail = event.kind, event.detail
-        self.alarm.apply(event, start_ms)
+        if kind == "storage.commit" or kind.startswith("alarm."):
+            self.alarm.apply(event, start_ms)
         if kind == "object.constructed":
             self.instance = int(detail.get("instance") or 0)
         elif kind in ("object.evicted", "object.crashed", "object.reset"):
@@ -280,6 +281,8 @@ class Reader:
         if state is None:
             state = self.objects[label] = ObjectState(label)
         self._focus = state
+        if kind in UNSEEN and not self.down:
+            return state
         state.apply(event, self.start_ms)
         if self.down:
             state.alarm.process(up=False)
@@ -349,11 +352,16 @@ def columns(
     order: dict[str, None] = dict.fromkeys(("event",))
     changes: dict[str, tuple[list[int], list[str]]] = {}
     now: dict[str, str] = {}
+    focus = None
     for event in trace:
         if limit is not None and event.seq >= limit:
             break
-        reader.take(event)
-        table = reader.rows(event)
+        state = reader.take(event)
+        if event.kind in UNSEEN and state is focus is not None:  # the rest of the table reads as before
+            table = {"event": words.event(event, reader.start_ms)}
+        else:
+            table = reader.rows(event)
+        focus = state if state is not None else focus
         if len(table) > len(order):
             order = dict.fromkeys([*table, *order])
         for name, text in table.items():
@@ -363,6 +371,20 @@ def columns(
                 events.append(event.seq)
                 texts.append(text)
     return [Column(name, tuple(changes[name][0]), tuple(changes[name][1])) for name in order if name in changes]
+
+
+UNSEEN: Final = frozenset({"storage.read", "storage.confirmed", "timer.set", "timer.fired", "console.log", "cpu.spun"})
+"""Events that change nothing that is known of an object."""
+
+AT_REST: Final = frozenset({"null", NEITHER, "none", "open"})
+"""What the table says of what does nothing."""
+
+
+def without(columns: Iterable[Column], quiet: Collection[str], more: Iterable[Column] = ()) -> list[Column]:
+    """The table without those ``quiet`` rows that never say anything, and with ``more`` of them before the gate."""
+    shown = [one for one in columns if one.name not in quiet or not AT_REST.issuperset(one.texts)]
+    at = next((number for number, one in enumerate(shown) if one.name in ("gate", "memory")), len(shown))
+    return [*shown[:at], *more, *shown[at:]]
 
 
 def settled(trace: Trace, index: int) -> int:

@@ -7,9 +7,19 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from durable_mini.figures import words
-from durable_mini.figures.layout import Layout, Mark, Span
+from durable_mini.figures.layout import ON_TRACKS, Layout, Mark, Span
 from durable_mini.figures.palette import GLYPHS, LIGHT, STYLES
-from durable_mini.figures.place import EDGE, GLYPH, LEAST_SPAN, Placed, everywhere, place, text_width
+from durable_mini.figures.place import (
+    EDGE,
+    GLYPH,
+    LEAST_SPAN,
+    Placed,
+    everywhere,
+    middle_of,
+    place,
+    span_box,
+    text_width,
+)
 
 if TYPE_CHECKING:
     from durable_mini.figures.series import Chart
@@ -19,7 +29,6 @@ LEFT: Final = 118
 RIGHT: Final = 40
 LANE: Final = 34
 ROW: Final = 16
-BOX: Final = 18
 _FONT: Final = "font-family=\"system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif\""
 _STEPS: Final = (1, 2, 5)
 
@@ -55,7 +64,8 @@ class _Picture:
         weight = ' font-weight="600"' if bold else ""
         place = f' text-anchor="{anchor}"' if anchor != "start" else ""
         if ground:  # a halo in the colour of what the text stands on
-            place += f' stroke="{LIGHT[ground]}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
+            wide = 6 if ground == "bg" else 3  # in a box it must not cover the border
+            place += f' stroke="{LIGHT[ground]}" stroke-width="{wide}" stroke-linejoin="round" paint-order="stroke"'
         self.parts.append(
             f'<text x="{_n(x)}" y="{_n(y)}" font-size="{size}" fill="{LIGHT[tone]}"{weight}{place}>'
             f"{escape(text)}</text>"
@@ -110,7 +120,7 @@ def lab_svg(
     name: str = "",
     chart: Chart | None = None,
 ) -> str:
-    """A lab at rest: title, verdict, timeline, chart, story, and the table at the cursor; ``name`` is its id."""
+    """A lab at rest: title, verdict, story, timeline, chart, and the table at the cursor; ``name`` is its id."""
     picture = _Picture()
     picture.text(16, 26, title, bold=True, size=15)
     picture.text(26 + text_width(title, 16), 26, subtitle, "soft")
@@ -118,6 +128,11 @@ def lab_svg(
     beside = text_width(title, 16) + text_width(subtitle) + text_width(verdict[1], 15) < WIDTH - 70
     rule = 42 if beside else 62
     picture.text(WIDTH - 16, rule - (16 if beside else 14), verdict[1], tone, bold=True, size=13, anchor="end")
+    if story:
+        for line in _wrapped(story, WIDTH - 32):
+            picture.text(16, rule + 6, line)
+            rule += 18
+        rule += 2
     picture.line(0, rule, WIDTH, rule)
     y = _timeline(picture, drawn, rule + (24 if everywhere(drawn) else 12), cursor) + 8
     if chart is not None:
@@ -125,11 +140,7 @@ def lab_svg(
         picture.line(0, y + 8, WIDTH, y + 8)
         picture.parts.append(f'<g transform="translate(0 {_n(y + 8)})">\n{body}\n</g>')
         y += height + 8
-        picture.line(0, y, WIDTH, y)
-    for line in _wrapped(story, WIDTH - 32):
-        y += 18
-        picture.text(16, y, line)
-    y += 16
+    y += 8
     picture.line(0, y, WIDTH, y)
     y += 22
     picture.text(16, y, f"What the runtime saw at {table.get('now', '')}", "soft", bold=True)
@@ -183,8 +194,8 @@ def _timeline(picture: _Picture, drawn: Layout, top: float, cursor: int | None) 
     labels = place(drawn, LEFT, right, right + EDGE)
     middles, y = [], top
     for lane in labels:
-        middles.append(y + LANE / 2)
-        y += LANE + ROW * (lane.rows - 1)
+        middles.append(y + (LANE + lane.more) / 2)
+        y += LANE + lane.more + ROW * (lane.rows - 1)
     bottom = y
     for t, text in ticks(drawn.end):
         x = LEFT + t * scale
@@ -198,19 +209,20 @@ def _timeline(picture: _Picture, drawn: Layout, top: float, cursor: int | None) 
     for number, lane in enumerate(labels):
         middle = middles[number]
         picture.text(14, middle + 4, drawn.lanes[number].label, "soft")
-        y += LANE + ROW * (lane.rows - 1)
+        y += LANE + lane.more + ROW * (lane.rows - 1)
         picture.line(LEFT, y, right, y)
         for span in (one for one in drawn.spans if one.lane == number):
-            _span(picture, span, middle, scale)
-        for mark in (one for one in drawn.marks if one.lane == number):
-            _mark(picture, mark, middle, scale)
+            _span(picture, span, middle, scale, drawn.lanes[number].tracks)
+        for at, mark in enumerate(drawn.marks):
+            if mark.lane == number:
+                _mark(picture, mark, middle + lane.heights.get(at, 0), scale)
     if cursor is not None:
         x = LEFT + cursor * scale
         picture.line(x, top - 4, x, bottom, "ink")
         picture.parts.append(f'<path d="M{_n(x - 5)} {_n(top - 8)}h10l-5 7z" fill="{LIGHT["ink"]}"/>')
-    for middle, lane in zip(middles, labels, strict=True):
+    for middle, lane, about in zip(middles, labels, drawn.lanes, strict=True):
         for label in lane.placed:
-            _label(picture, label, middle)
+            _label(picture, label, middle, lane.more / 2, about.tracks)
     end = bottom + 22
     for note in [text for text in (drawn.legend and f"△ {drawn.legend}", drawn.cut) if text]:
         for line in _wrapped(note, WIDTH - LEFT - 16):
@@ -219,11 +231,11 @@ def _timeline(picture: _Picture, drawn: Layout, top: float, cursor: int | None) 
     return end
 
 
-def _span(picture: _Picture, span: Span, middle: float, scale: float) -> None:
+def _span(picture: _Picture, span: Span, middle: float, scale: float, tracks: int) -> None:
     start = LEFT + span.start * scale
     width = max(LEAST_SPAN, (span.end - span.start) * scale)
-    height = 24 if span.kind == "memory" else BOX
-    picture.box(start, middle - height / 2, width, height, span.kind)
+    up, height = span_box(span, tracks)
+    picture.box(start, middle + up, width, height, span.kind)
 
 
 def _mark(picture: _Picture, mark: Mark, middle: float, scale: float) -> None:
@@ -231,12 +243,15 @@ def _mark(picture: _Picture, mark: Mark, middle: float, scale: float) -> None:
     picture.glyph(LEFT + mark.t * scale, middle - up, mark.kind)
 
 
-def _label(picture: _Picture, label: Placed, middle: float) -> None:
+def _label(picture: _Picture, label: Placed, middle: float, more: float, tracks: int) -> None:
     kind = label.item.kind
     tone = "ink" if isinstance(label.item, Span) else STYLES[kind].tone
     ground = STYLES[kind].fill if isinstance(label.item, Span) and not label.row else "bg"
-    y = middle + 4 + ROW * label.row
+    y = middle + 4 + ROW * label.row + (more if label.row else 0)
+    if not label.row and isinstance(label.item, Span) and tracks > 1 and label.item.kind in ON_TRACKS:
+        y += middle_of(tracks, label.item.track)
     if label.row:
         y += 2
+    if label.row and label.led:
         picture.line(label.anchor, middle + GLYPH, label.anchor, y - 9, "line")
     picture.text(label.x, y, label.text, tone, ground=ground)

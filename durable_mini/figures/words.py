@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from durable_mini import faults
+from durable_mini.errors import NETWORK_LOST
 
 if TYPE_CHECKING:
     from durable_mini.faults import Fault
@@ -31,9 +32,14 @@ _PAST: Final = {"revoke": "revoked", "charge": "charged", "release": "released",
 # -- numbers --------------------------------------------------------------------------------------
 
 
+def grouped(number: int) -> str:
+    """A whole number with its thousands apart: ``20 000``."""
+    return f"{number:,}".replace(",", SPACE)
+
+
 def whole_ms(us: int) -> str:
     """Microseconds as whole milliseconds: ``2 635 ms``."""
-    return f"{(abs(us) + 500) // 1000:,}".replace(",", SPACE) + SPACE + "ms"
+    return grouped((abs(us) + 500) // 1000) + SPACE + "ms"
 
 
 def span(us: int) -> str:
@@ -118,6 +124,17 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
 
 
+_ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+def ordinal(number: int) -> str:
+    """The word for what a plan calls ``#number``: ``the first``."""
+    if number < len(_ORDINALS):
+        return f"the {_ORDINALS[number]}"
+    ending = "th" if number % 100 in (10, 11, 12) else {0: "st", 1: "nd", 2: "rd"}.get(number % 10, "th")
+    return f"the {number + 1}{ending}"
+
+
 def listed(names: Sequence[str]) -> str:
     """Names in a sentence: ``lease-a, lease-b and lease-c``."""
     return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
@@ -180,7 +197,8 @@ def event(one: Event, start_ms: int) -> str:
     if family == "alarm":
         return _alarm(what, detail, start_ms)
     if family == "effect":
-        name = f"{effect_verb(detail, past=False)} {effect_key(detail)}"
+        verb, key = effect_verb(detail, past=False), effect_key(detail)
+        name = verb if key in (verb, "") else f"{verb} {key}"
         return {
             "called": f"outside call {name} sent",
             "applied": f"{name} has taken effect outside",
@@ -236,9 +254,10 @@ def _whose(at: str) -> str:
     """What a fault point belongs to, in words: ``the first outside call of alarm#0``."""
     activity, _, place = at.partition("/")
     kind, _, number = place.partition("#")
-    if kind == "effect":
-        return f"outside call {int(number) + 1} of {activity}"
-    return f"turn {int(number) + 1} of {activity}" if kind else activity
+    if not kind:
+        return activity
+    what = "outside call" if kind == "effect" else "turn"
+    return f"{ordinal(int(number))} {what} of {activity}"
 
 
 def struck(detail: Mapping[str, Scalar]) -> str:
@@ -304,7 +323,7 @@ def _alarm(what: str, detail: Mapping[str, Scalar], start_ms: int) -> str:
         "due": "alarm due",
         "dispatched": "alarm() starts" + (f", retry {retries}" if retries else ""),
         "succeeded": "alarm() done",
-        "failed": f"alarm() raised {told}",
+        "failed": "alarm() was cut off" if NETWORK_LOST in told else f"alarm() raised {told}",
         "cancelled": f"alarm() cancelled: the alarm at {due} had been moved or deleted",
         "retry_scheduled": f"retry in {delay(detail)}",
         "abandoned": f"given up after {detail.get('runs')} runs",

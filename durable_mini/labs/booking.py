@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.figures import words
+from durable_mini.figures.state import Column
 from durable_mini.http import Request, fetch
-from durable_mini.labs.lab import Lab, Outcome, Overlay, Run, Verdict
+from durable_mini.labs.lab import Lab, Outcome, Run, Verdict
 from durable_mini.labs.settings import Choice, FaultButton, Slider, Values
 from durable_mini.objects import DurableObject
 from durable_mini.services import Answer, Ledger, Service
@@ -30,6 +31,9 @@ MAIL: Final = "mail.example"
 
 _AFTER_MS: Final = 60
 """How long a run goes on after the second request, in ms: every answer is there by then."""
+
+_QUIET_MS: Final = 10
+"""How long the picture goes on after the last thing that happened."""
 
 
 # -- the classes ----------------------------------------------------------------------------------
@@ -113,7 +117,7 @@ def _scenario(run: Run) -> None:
     run.at(0, "book", NIGHT, ADA)
     run.at(gap, "book", NIGHT, BO)
     struck = [int(fault.at_ms + fault.ms) for fault in run.plan]
-    run.play(max([gap + 4 * int(run.values["latency"]), *struck]) + _AFTER_MS)
+    run.play(max([gap + 4 * int(run.values["latency"]), *struck]) + _AFTER_MS, quiet_ms=_QUIET_MS)
 
 
 def _confirmed(trace: Trace) -> dict[str, Event]:
@@ -143,8 +147,10 @@ def _story(outcome: Outcome) -> str:
         guest, event = next(iter(told.items()))
         other = BO if guest == ADA else ADA
         failed = [one for one in trace.events(kind="request.failed") if one.detail.get("method") == "book"]
-        lost = f"; a request failed at {at(failed[0].t)}, its guest has to ask again" if failed else ""
-        return f"{guest} was told at {at(event.t)} that the night is booked, and {other} was not{lost}."
+        if failed:
+            lost = f"a request failed at {at(failed[0].t)}, its guest has to ask again"
+            return f"{guest} was told at {at(event.t)} that the night is theirs, and {other} was not; {lost}."
+        return f"{guest} got the night, at {at(event.t)}; {other} was told that it is taken."
     (first, one), (second, two) = told.items()
     return (
         f"{first} was told at {at(one.t)} and {second} at {at(two.t)} that the same night is theirs: {_why(outcome)}."
@@ -164,6 +170,31 @@ def _names(trace: Trace) -> dict[int, str]:
     }
 
 
+def _remembered(outcome: Outcome) -> list[Column]:
+    """What the object keeps in memory alone: the guest whose request for the free night began first."""
+    if outcome.values["policy"] != MEMORY:
+        return []
+    sent = {
+        one.detail.get("call"): str(one.detail.get("arguments")) for one in outcome.trace.events(kind="request.sent")
+    }
+    events, texts, guest = [0], ["none"], ""
+    for event in outcome.trace:
+        if event.kind == "request.started" and not guest:
+            guest = next((one for one in (ADA, BO) if one in sent.get(event.detail.get("call"), "")), "")
+        elif event.kind in _GONE:
+            guest = ""
+        else:
+            continue
+        told = f"{NIGHT} {guest}" if guest else "none"
+        if told != texts[-1]:
+            events.append(event.seq)
+            texts.append(told)
+    return [Column("in memory", tuple(events), tuple(texts))]
+
+
+_GONE: Final = ("object.evicted", "object.crashed", "object.reset")
+
+
 def _why(outcome: Outcome) -> str:
     """What made two bookings possible."""
     trace, at = outcome.trace, words.whole_ms
@@ -173,7 +204,7 @@ def _why(outcome: Outcome) -> str:
             f"both had asked the database before the first booking was in it, at {at(writes[0].t)}; while one request "
             "waits for an answer from outside, the other runs"
         )
-    gone = trace.events(kind=("object.evicted", "object.crashed", "object.reset"))
+    gone = trace.events(kind=_GONE)
     if gone:
         kept = "it was kept in memory alone" if outcome.values["policy"] == MEMORY else "it was not stored yet"
         return f"the first booking was forgotten at {at(gone[0].t)}, when the object left memory; {kept}"
@@ -196,9 +227,11 @@ lab: Final = Lab(
     ),
     faults=(
         FaultButton("evict", "evict at the cursor", "at {at} ms: evict {object}",
-                    "the object leaves memory, if it is idle then"),
+                    "evict: the runtime takes an object that is idle out of memory; what it has stored stays, what it "
+                    "only remembered is gone"),
         FaultButton("restart", "restart at the cursor", "at {at} ms: restart, away for 100 ms",
-                    "the process dies with all its memory and is away for 100 ms"),
+                    "restart: the process that runs the objects dies, and with it all that they remember; it is back "
+                    "after 100 ms, with what was stored"),
     ),
     class_of=lambda values: _CLASSES[str(values["policy"])],
     class_setting="policy",
@@ -211,5 +244,6 @@ lab: Final = Lab(
     phrases={"book": "book {0} for {1}"},
     services=_services,
     effects=_names,
-    recording=lambda _values, _plan: Overlay(None, "nothing was recorded of a venue; s14_input_gate holds the rule"),
+    quiet={"alarm", "retryCount", "isRetry", "gate", "calls waiting", "bookings", "commits"},
+    columns=_remembered,
 )  # fmt: skip

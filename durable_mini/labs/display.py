@@ -8,9 +8,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.figures import alternative
-from durable_mini.figures.state import state_after
 from durable_mini.figures.svg import lab_svg
-from durable_mini.labs.picture import drawn_layout, opening, subtitle
+from durable_mini.labs.picture import drawn_layout, opening, subtitle, table_at
 
 if TYPE_CHECKING:
     from durable_mini.labs.lab import Lab, Outcome
@@ -54,8 +53,7 @@ def static(lab: Lab, outcome: Outcome, name: str = "", note: str = AT_REST) -> s
     drawn = drawn_layout(lab, outcome, overlay.recording)
     verdict = lab.verdict(outcome)
     at = opening(lab, outcome)
-    names = lab.effects(outcome.trace)
-    table = state_after(outcome.trace, at, recording=overlay.recording, watched=lab.watch, effects=names)
+    table = table_at(lab, outcome, at, overlay.recording)
     story = lab.story(outcome) + (f" {lab.trouble(outcome)}" if lab.trouble(outcome) else "")
     return lab_svg(
         drawn,
@@ -74,9 +72,7 @@ def static(lab: Lab, outcome: Outcome, name: str = "", note: str = AT_REST) -> s
 def plain(lab: Lab, outcome: Outcome) -> str:
     """The lab in words: verdict, story, everything that is drawn, the table at the cursor, the digest."""
     overlay = lab.overlay(outcome)
-    names = lab.effects(outcome.trace)
-    at = opening(lab, outcome)
-    table = state_after(outcome.trace, at, recording=overlay.recording, watched=lab.watch, effects=names)
+    table = table_at(lab, outcome, opening(lab, outcome), overlay.recording)
     drawn = drawn_layout(lab, outcome, overlay.recording)
     chart = lab.chart(outcome)
     rows = [(name, value) for name, value in table.items() if name != "now"]

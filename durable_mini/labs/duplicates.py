@@ -58,6 +58,10 @@ DUE_MS: Final = 200
 RETRY_MS: Final = 2_650
 """A first retry comes 2 to 2.5 s after the failure."""
 
+MOST_RETRIES: Final = 2
+MOST_MS: Final = 20_000
+"""A handler that raises is shown until it has been tried again, so often and no longer than that."""
+
 AWAY_MS: Final = 1_000
 DECLINED_STATUS: Final = 402
 
@@ -206,6 +210,11 @@ def _scenario(run: Run) -> None:
     for order in ORDERS[: int(values["orders"])]:
         run.at(0, "order", order, CENTS)
     run.play(_horizon_ms(values, run.plan))
+    for _ in range(0 if values["horizon"] else MOST_RETRIES):
+        retry = run.retry_ms
+        if retry is None or retry > MOST_MS:
+            return
+        run.play_on(100 * -(-int(retry + 60 * int(values["orders"]) + 200) // 100))
 
 
 def _horizon_ms(values: Values, plan: FaultPlan) -> int:
@@ -233,7 +242,7 @@ class _Settled:
     """Its calls that came to the service, in the order in which they were carried out."""
 
     state: str | None
-    """What its row says when the run ends; None if no such row can be seen."""
+    """What its row says when the scenario ends; None if no such row can be seen."""
 
     @property
     def charged(self) -> list[Entry]:
@@ -290,8 +299,6 @@ def _settled(outcome: Outcome) -> list[_Settled]:
 
 
 def _verdict(outcome: Outcome) -> Verdict:
-    if outcome.error is not None:
-        return Verdict("bad", "the run stopped: your class raised")
     orders = outcome.once(_settled)
     known = {one.order for one in orders}
     nameless = [entry for entry in outcome.ledger(HOST).effects if _key_of(entry) not in known]
@@ -331,7 +338,7 @@ def _judged(outcome: Outcome, one: _Settled) -> Verdict:
     did = "charged once, and its row still says" if times else "not charged, and its row says"
     told = f"{order} {did} {state}" if state is not None else f"{order} not charged"
     if _is_armed(outcome.trace):
-        return Verdict("neutral", f"{told} when the run ends")
+        return Verdict("neutral", f"{told} when the scenario ends")
     return Verdict("bad", f"{told} for ever: nothing is armed{_elsewhere(outcome)}", _last_run(outcome.trace))
 
 
@@ -395,7 +402,7 @@ def _last_run(trace: Trace) -> int | None:
 
 
 def _is_armed(trace: Trace) -> bool:
-    """Whether an alarm is still to come when the run ends."""
+    """Whether an alarm is still to come when the scenario ends."""
     reader = Reader(trace.start_ms)
     for event in trace:
         reader.take(event)
@@ -513,7 +520,7 @@ def _came_of(entry: Entry | None, *, again: bool) -> str:
 
 
 def _landmarks(outcome: Outcome) -> list[Landmark]:
-    """When the orders are due, what the service did that was no charge, and what is true when the run ends."""
+    """When the orders are due, what the service did that was no charge, and what is true when the scenario ends."""
     orders = list(outcome.once(_placed))
     found = []
     for armed in outcome.trace.events(kind="alarm.set")[:1]:
@@ -528,7 +535,7 @@ def _landmarks(outcome: Outcome) -> list[Landmark]:
             found.append(Landmark(entry.t, HOST, told, f"{HOST}: {told}"))
     said = [f"{one.order} was charged {_times(len(one.charged)) if one.charged else 'never'}, its row says {one.state}"
             for one in outcome.once(_settled) if one.state is not None]  # fmt: skip
-    end = "the run ends" + (f": {'; '.join(said)}" if said else "")
+    end = "the scenario ends" + (f": {'; '.join(said)}" if said else "")
     return [*sorted(found, key=lambda one: one.t), Landmark(outcome.until_us, "", end)]
 
 
@@ -553,7 +560,7 @@ def _recorded(values: Values, plan: FaultPlan) -> Overlay:
         return Overlay(None, "no recording at hand")
     if name == _PAYMENTS_KILLED:
         recording = recording.noted(
-            "there it was killed at 1 000 ms and started again at 1 500 ms".replace(" ms", "\u00a0ms")
+            f"there it was killed at {words.whole_ms(1_000_000)} and started again at {words.whole_ms(1_500_000)}"
         )
     return Overlay(recording)
 

@@ -1,4 +1,4 @@
-"""An interrupt of the kernel while a learner's class runs: their own lines and one sentence, not the runtime's."""
+"""What would end the kernel while a learner's class runs: their own lines and one sentence, not the runtime's."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final
+
+from durable_mini.labs.deadline import TookTooLong
 
 _NOT_THE_LEARNERS: Final = (str(Path(__file__).resolve().parent.parent), sysconfig.get_paths()["stdlib"])
 
@@ -26,23 +28,43 @@ class Stopped(KeyboardInterrupt):
         return [*self.lines, f"Stopped: {self}"]
 
 
+class EndsPythonError(RuntimeError):
+    """A learner's class raised what ends a program, such as SystemExit."""
+
+    def __init__(self, sentence: str, lines: list[str]) -> None:
+        super().__init__(sentence)
+        self.lines = lines
+        """Where it was in the learner's code, as a notebook shows it."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [*self.lines, f"EndsPythonError: {self}"]
+
+
 @contextmanager
 def told_briefly(name: str) -> Iterator[None]:
-    """Turn an interrupt of what runs the class ``name`` into :class:`Stopped`."""
+    """Turn an interrupt of what runs the class ``name`` into :class:`Stopped`, and its sys.exit() into an error."""
+    told: Stopped | EndsPythonError
     try:
         yield
-    except KeyboardInterrupt as interrupt:
-        frames = _frames(interrupt.__traceback__)
+    except (Exception, TookTooLong):
+        raise
+    except BaseException as raised:  # noqa: BLE001 - it must not end the kernel
+        frames = _frames(raised.__traceback__)
         lines = [line for frame in frames for line in _shown(*frame)]
-        if frames:
-            _, number, function = frames[-1]
-            where = f"in {function}(), line {number}"
+        where = f" in {frames[-1][2]}(), line {frames[-1][1]}" if frames else ""
+        if isinstance(raised, KeyboardInterrupt):
+            told = Stopped(f"{name} was interrupted{where or ' between two turns'}: does a loop there ever end?", lines)
         else:
-            where = "between two turns"
-        stopped = Stopped(f"{name} was interrupted {where}: does a loop there ever end?", lines)
+            kind = type(raised).__name__
+            what = "sys.exit()" if isinstance(raised, SystemExit) else kind
+            told = EndsPythonError(
+                f"{name} raised {kind}{where}: {what} is for whole programs, and an object cannot end one; return, or "
+                "raise an Exception.",
+                lines,
+            )
     else:
         return
-    raise stopped from None
+    raise told from None
 
 
 @contextmanager

@@ -10,6 +10,23 @@ const STOPPED = "✕ the run was stopped; what you see is the run before";
 const GONE = ["comm_live_update", "comm:close", "destroy"];
 const PATIENCE_MS = 4000; // Python stops a run after 3 s
 const LEAST_WIDTH = 240;
+const NARROW = 620; // narrower labs have the table under the timeline
+const MEDIUM = 800;
+
+// What the rows of the table are, for who points at their names.
+const ROWS = {
+  event: "what happened last",
+  object: "whose alarm, gate and memory the table shows",
+  alarm: "what getAlarm() reads",
+  retryCount: "how many runs of this alarm have failed so far, as alarm() is told",
+  isRetry: "whether this run follows a failed one, as alarm() is told",
+  gate: "while it is closed, no call and no alarm gets into the object",
+  memory: "each instance begins with empty memory; what is stored outlasts it",
+  "in memory": "what the object remembers and has not stored: gone with its instance",
+  "calls waiting": "calls that wait at the gate",
+  "effects so far": "how often each effect has happened in the outside world",
+  recorded: "how far the real runtime had come by then",
+};
 
 class Lab {
   constructor(model, root) {
@@ -123,14 +140,14 @@ class Lab {
     root.setAttribute("role", "group");
     root.setAttribute("aria-label", `Lab: ${about.title}`);
     root.append(
-      element("header", {}, element("b", {}, about.title), this.subtitle, this.verdict),
+      element("header", {}, element("b", {}, about.title), this.subtitle, this.verdict, this.story, this.trouble),
       this.lost,
       ...this.controls.elements,
       element("div", { className: "dm-bar" },
         button("previous event", "◀|", step(-1)), this.play, button("next event", "|▶", step(1)),
         this.scrub, this.count, this.clock, this.speed),
       this.body,
-      this.chart, this.story, this.trouble, this.printed,
+      this.chart, this.printed,
       element("div", { className: "dm-plan" }, element("span", { className: "dm-soft" }, "fault plan"), this.faults.list, element("span", { className: "dm-steps" }, this.undo, this.redo, this.copy)),
       this.code, this.live,
     );
@@ -249,6 +266,7 @@ class Lab {
     this._draw(run.chart);
     this.seen = new Map();
     this._redraw();
+    this._keepRoom();
     if (this.touched) this._goAt(Math.min(t, run.layout.end));
     else this._goTo(run.cursor);
     if (run.fork !== null) this._tell(`Forked at ${wholeMs(run.fork)}: what lies before is as it was. ${text}`);
@@ -334,15 +352,24 @@ class Lab {
     line.hidden = !text;
   }
 
+  // What stands below the story does not jump when the next one is shorter.
+  _keepRoom() {
+    const { style, offsetWidth } = this.story;
+    if (offsetWidth !== this.storyWidth) style.minHeight = "";
+    this.storyWidth = offsetWidth;
+    if (offsetWidth) style.minHeight = `${Math.max(parseFloat(style.minHeight) || 0, this.story.offsetHeight)}px`;
+  }
+
   _redraw() {
-    const narrow = this.root.clientWidth < 760;
+    const narrow = this.root.clientWidth < NARROW;
     this.root.classList.toggle("dm-narrow", narrow);
+    this.root.classList.toggle("dm-medium", !narrow && this.root.clientWidth < MEDIUM);
     const room = Math.floor(this.plot.clientWidth);
     const width = Math.max(room, LEAST_WIDTH); // what is wider scrolls
     if (!this.run || room < 50) return;
     if (this.timeline.run === this.run && this.timeline.width === width) return;
     if (this.timeline.width !== width) this.tallest = 0;
-    this.timeline.draw(this.run, width, narrow ? 36 : 46); // beside the table there is more height
+    this.timeline.draw(this.run, width, 34);
     this.timeline.move(this.t);
     // What stands below does not jump when a run needs less room than the one before.
     this.tallest = Math.max(this.tallest, this.timeline.svg.height.baseVal.value);
@@ -416,7 +443,7 @@ class Lab {
 
   _fill(pairs) {
     if (this.table.rows.length !== pairs.length || pairs.some(([name], i) => this.table.rows[i].cells[0].textContent !== name)) {
-      this.table.replaceChildren(...pairs.map(([name]) => element("tr", {}, element("th", { scope: "row" }, name), element("td"))));
+      this.table.replaceChildren(...pairs.map(([name]) => element("tr", {}, element("th", { scope: "row", title: ROWS[name] ?? "stored rows" }, name), element("td"))));
       this.seen = new Map();
     }
     pairs.forEach(([name, text], i) => {

@@ -8,16 +8,30 @@ static picture for saved notebooks, "copy as code", the learner's own class.
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from durable_mini.errors import describe
+from durable_mini.errors import LimitError, describe
 from durable_mini.faults import Fault, FaultPlan, Passed
 from durable_mini.figures import findings, words
 from durable_mini.labs.interrupted import told_briefly, without_our_lines
-from durable_mini.labs.settings import FaultChoice, FaultControl, Moment, Setting, Value, Values, in_effect, values_of
+from durable_mini.labs.settings import (
+    FaultChoice,
+    FaultControl,
+    Moment,
+    Setting,
+    Value,
+    Values,
+    in_effect,
+    plan_of,
+    seed_of,
+    values_of,
+)
 from durable_mini.printed import captured
 from durable_mini.services import Ledger, OutsideWorld, Service
 from durable_mini.world import World
@@ -27,11 +41,15 @@ if TYPE_CHECKING:
     from durable_mini.figures.plot import Timeline
     from durable_mini.figures.recorded import Recording
     from durable_mini.figures.series import Chart
+    from durable_mini.figures.state import Column
     from durable_mini.objects import Stub
     from durable_mini.promise import Promise
     from durable_mini.trace import Event, Trace
 
 Reading = TypeVar("Reading")
+
+MOST_TURNS: Final = 20_000
+"""More turns than this in one go are an endless loop; the labs' own scenarios take less than a tenth."""
 
 SIGNS: Final = {"good": "✓", "bad": "✕", "neutral": "○"}
 
@@ -46,6 +64,10 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"{SIGNS[self.tone]} {self.text}"
+
+
+class NoEndError(RuntimeError):
+    """A class that keeps itself busy without an end."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +172,11 @@ class Run:
             raise ValueError(f"The lab has no object {object!r}; it has {', '.join(filter(None, self._objects))}.")
         return self._objects[object]
 
-    def play(self, until_ms: float) -> None:
-        """Make the calls, each at its time, and run the world to ``until_ms``. Raises what a call raised."""
+    def play(self, until_ms: float, quiet_ms: float | None = None) -> None:
+        """Make the calls, each at its time, and run the world to ``until_ms``. Raises what a call raised.
+
+        With ``quiet_ms`` the picture ends so long after the last event, if that is sooner.
+        """
         self.until_ms = until_ms
         world, replies = self._world, []
         for ms, stub, method, arguments in sorted(self._calls, key=lambda call: call[0]):
@@ -160,9 +185,25 @@ class Run:
             reply.when_settled(lambda _: None)  # somebody listens: a failure is not an unhandled one
             replies.append(reply)
         world.run_sync(world.run_until(world.start + until_ms))
+        if quiet_ms is not None and len(world.trace):
+            self.until_ms = min(until_ms, math.ceil(world.trace[-1].t / 1000 + quiet_ms))
         for reply in [*replies, *self._clients]:
             if reply.settled:
                 self._raise_failure(reply)
+
+    @property
+    def retry_ms(self) -> float | None:
+        """When a run of an alarm is due to be tried again, in ms since the beginning; None if none is."""
+        told = self._world.trace.events(kind=("alarm.retry_scheduled", "alarm.dispatched", "alarm.deleted"))
+        if not told or told[-1].kind != "alarm.retry_scheduled":
+            return None
+        return told[-1].t / 1000 + float(told[-1].detail.get("delay_ms") or 0)
+
+    def play_on(self, until_ms: float) -> None:
+        """Run the world further, to ``until_ms``."""
+        if until_ms > self.until_ms:
+            self.until_ms = until_ms
+            self._world.run_sync(self._world.run_until(self._world.start + until_ms))
 
     @staticmethod
     def _raise_failure(reply: Promise[Any]) -> None:
@@ -227,10 +268,21 @@ class Lab:
     effects: Callable[[Trace], Mapping[int, str]] = lambda _trace: {}
     """What effects are of, where that is more than their key: the number of the event, and a name to count under."""
 
+    repeatable: bool = False
+    """Whether an effect may happen twice without harm: it is shown as a note then, and not as a fault."""
+
     expected: Callable[[Outcome, Event], bool] = lambda _outcome, _failure: False
     """Whether the failure of a run of alarm() is what the lab is about, and no mistake to be pointed at."""
 
-    recording: Callable[[Values, FaultPlan], Overlay] = lambda _values, _plan: Overlay(None)
+    quiet: AbstractSet[str] = frozenset()
+    """Rows of the table, and kinds of lanes, that are left out of a run in which they never say anything."""
+
+    columns: Callable[[Outcome], Sequence[Column]] = lambda _outcome: ()
+    """More rows of the table, as they change over a run of the lab's own classes."""
+
+    recording: Callable[[Values, FaultPlan], Overlay] | None = None
+    """The recording that fits; None for a lab of which nothing was recorded."""
+
     cls: type[Any] | None = None
     start: Values = field(default_factory=dict)
     plan: FaultPlan = field(default_factory=FaultPlan)
@@ -263,8 +315,8 @@ class Lab:
             cls=chosen,
             operations=mapped,
             start=values_of(self.settings, settings, self.start),
-            plan=self.plan if faults is None else _plan(faults),
-            seed=self.seed if seed is None else seed,
+            plan=self.plan if faults is None else plan_of(faults),
+            seed=self.seed if seed is None else seed_of(seed),
         )
 
     @property
@@ -298,20 +350,21 @@ class Lab:
 
     def outcome(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> Outcome:
         """Run the scenario; an error of the learner's class is kept beside the trace up to there."""
-        values, plan = self._given(faults, settings)
-        chosen_seed = self.seed if seed is None else seed
+        values, plan, chosen_seed = self._given(faults, seed, settings)
         world = World(
             seed=chosen_seed,
             faults=plan,
             watch=dict(self.watch),
             services=self.services(values) if self.services is not None else None,
-            **self.world(values),
+            **{"limits": {"events_per_drive": MOST_TURNS}, **self.world(values)},
         )
         run = Run(world, self._objects(world, values), values, plan)
         error: Exception | None = None
         with told_briefly(self.class_for(values).__name__), captured() as printed:
             try:
                 self.scenario(run)
+            except LimitError as raised:
+                error = _no_end(raised, world.trace, run)
             except Exception as raised:  # noqa: BLE001 - a learner's class may raise anything: shown with the trace so far
                 error = raised
         trace = world.trace
@@ -340,26 +393,35 @@ class Lab:
         return {"": found[self.object_name], **found}
 
     @without_our_lines()
-    def _given(self, faults: FaultPlan | str | None, settings: Values) -> tuple[dict[str, Value], FaultPlan]:
-        """What a run starts from: the settings and the plan, with what was given in place of the lab's own."""
-        return values_of(self.settings, settings, self.start), self.plan if faults is None else _plan(faults)
+    def _given(
+        self, faults: FaultPlan | str | None, seed: int | None, settings: Values
+    ) -> tuple[dict[str, Value], FaultPlan, int]:
+        """What a run starts from: settings, plan and seed, with what was given in place of the lab's own."""
+        return (
+            values_of(self.settings, settings, self.start),
+            self.plan if faults is None else plan_of(faults),
+            self.seed if seed is None else seed_of(seed),
+        )
 
     # -- judging -----------------------------------------------------------------------------------
 
     def verdict(self, trace: Trace | Outcome | None = None) -> Verdict:
         """The verdict on a trace; without one, on the run that the lab starts with."""
         outcome = self._judged(trace)
+        if isinstance(outcome.error, NoEndError):
+            return Verdict("bad", "stopped: an endless loop")
+        if outcome.error is not None:
+            return Verdict("bad", "stopped: your class raised")
         verdict = outcome.once(self.judge)
-        if verdict.tone != "good" or not outcome.unreached:
-            return verdict
-        never = words.listed([words.unreached(fault) for fault in outcome.unreached])
-        return replace(verdict, text=f"{verdict.text}; {never}")
+        never = _never_struck(outcome)
+        return replace(verdict, text=f"{verdict.text}; {never}") if never else verdict
 
     def story(self, trace: Trace | Outcome | None = None) -> str:
         """What happened, in one sentence."""
         outcome = self._judged(trace)
-        never = [words.unreached(fault) for fault in outcome.unreached]
-        return "; ".join([outcome.once(self.tell).removesuffix("."), *never]) + "."
+        never = Counter(words.unreached(fault) for fault in outcome.unreached)
+        told = [one if count == 1 else f"{one}, {count} times" for one, count in never.items()]
+        return "; ".join([outcome.once(self.tell).rstrip("."), *told]) + "."
 
     def _judged(self, trace: Trace | Outcome | None) -> Outcome:
         if trace is None:
@@ -379,12 +441,17 @@ class Lab:
 
     def trouble(self, outcome: Outcome) -> str:
         """What the learner's class raised, in one sentence with object and try; empty if nothing went wrong."""
+        return outcome.once(self._trouble)
+
+    def _trouble(self, outcome: Outcome) -> str:
         if outcome.error is not None:
+            if isinstance(outcome.error, NoEndError):
+                return str(outcome.error)
             notes = [note for note in getattr(outcome.error, "__notes__", []) if note.startswith("raised in ")]
             where = notes[-1] if notes else "raised in the scenario"
             told = describe(outcome.error)
             return f"{told} ({where}){findings.meant(told)}"
-        for event in outcome.trace:
+        for event in outcome.trace.events(kind=("alarm.failed", "object.reset")):
             message = str(event.detail.get("message", ""))
             faulty = message.startswith(("Error: fault:", "Error: Network connection"))
             if event.kind == "alarm.failed" and not faulty and not self.expected(outcome, event):
@@ -410,6 +477,8 @@ class Lab:
 
     def overlay(self, outcome: Outcome) -> Overlay:
         """The recording of the real runtime that fits a run."""
+        if self.recording is None:
+            return Overlay(None)
         if self.cls is not None:
             return Overlay(None, "no recording: this is your own class")
         return self.recording(outcome.values, outcome.plan)
@@ -418,7 +487,7 @@ class Lab:
 
     def code(self, *, faults: FaultPlan | str | None = None, seed: int | None = None, **settings: Value) -> str:
         """Code that makes the same picture when pasted into a cell, and says the verdict."""
-        values, plan = self._given(faults, settings)
+        values, plan, chosen_seed = self._given(faults, seed, settings)
         parts = [
             f"{one.name}={_written(values[one.name])}"
             for one in self.shown_settings
@@ -433,7 +502,7 @@ class Lab:
             ]
             given = lines[0] if len(lines) == 1 else "\n        " + "\n        ".join(lines) + "\n    "
             parts.append(f"faults=FaultPlan.parse({given})")
-        parts.append(f"seed={self.seed if seed is None else seed}")
+        parts.append(f"seed={chosen_seed}")
         if self.cls is not None:
             other = {key: value for key, value in self.operations.items() if value != key}
             parts[:0] = [f"cls={self.cls.__name__}", *([f"operations={other!r}"] if other else [])]
@@ -469,8 +538,31 @@ class Lab:
         return f"<Lab {self.name}>"
 
 
-def _plan(faults: FaultPlan | str) -> FaultPlan:
-    return FaultPlan.parse(faults) if isinstance(faults, str) else faults
+def _no_end(raised: LimitError, trace: Trace, run: Run) -> Exception:
+    """What is told of a limit that a run has met: mostly, that somebody is busy for ever."""
+    busy = Counter(event.object for event in trace.events(kind=("timer.fired", "request.sent", "alarm.dispatched")))
+    if not busy or "events have happened" not in str(raised):
+        return raised
+    label = busy.most_common(1)[0][0]
+    at, of = words.whole_ms(trace[-1].t), words.whole_ms(round(run.until_ms * 1000))
+    return NoEndError(
+        f"{label} keeps itself busy: {words.grouped(MOST_TURNS)} turns and more by {at} of {of} of virtual time. Does "
+        "a loop there wait too short a time, or never end?"
+    )
+
+
+def _never_struck(outcome: Outcome) -> str:
+    """What a verdict says of the faults of the plan that did nothing; empty if all of them struck."""
+    idle, all_of_them = len(outcome.unreached) + len(outcome.missed), len(outcome.plan)
+    if not idle:
+        return ""
+    if all_of_them == 1:
+        return "the fault never struck"
+    return (
+        f"none of the {all_of_them} faults struck"
+        if idle == all_of_them
+        else f"{idle} of {all_of_them} faults never struck"
+    )
 
 
 def _written(value: Value) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,11 +12,13 @@ from durable_mini.figures import words
 from durable_mini.figures.layout import MOST_EVENTS, Layout, as_columns, deltas, layout
 from durable_mini.figures.palette import GLYPHS, STYLES
 from durable_mini.figures.series import IN_PAGE
-from durable_mini.figures.state import Column, columns, settled
+from durable_mini.figures.state import Column, columns, settled, state_after, without
 from durable_mini.labs.offers import offers
 from durable_mini.labs.settings import FaultChoice
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from durable_mini.faults import Fault
     from durable_mini.figures.recorded import Recording
     from durable_mini.labs.lab import Lab, Outcome
@@ -34,7 +37,9 @@ NO_STEP: Final = frozenset({"storage.read", "timer.set"})
 def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit: int = MOST_EVENTS) -> Layout:
     """The layout of a run, with the lab's words."""
     # where several operations are one method, the first one's words are taken
-    phrases = {lab.operations[operation]: text for operation, text in reversed(list(lab.phrases.items()))}
+    phrases = {
+        lab.operations.get(operation, operation): text for operation, text in reversed(list(lab.phrases.items()))
+    }
     return layout(
         outcome.trace,
         recording,
@@ -44,7 +49,32 @@ def drawn_layout(lab: Lab, outcome: Outcome, recording: Recording | None, limit:
         landmarks=outcome.once(lab.landmarks),
         unreached=outcome.unreached,
         effects=outcome.once(lab.effects, outcome.trace),
+        quiet=lab.quiet,
+        repeatable=lab.repeatable,
     )
+
+
+def table_columns(lab: Lab, outcome: Outcome) -> list[Column]:
+    """The table of a run over time."""
+    found = outcome.once(_columns, outcome, lab.watch, outcome.once(lab.effects, outcome.trace))
+    return without(found, lab.quiet, lab.columns(outcome) if lab.cls is None else ())
+
+
+def _columns(outcome: Outcome, watched: Mapping[str, str], names: Mapping[int, str]) -> list[Column]:
+    return columns(outcome.trace, MOST_EVENTS, watched, names)
+
+
+def table_at(lab: Lab, outcome: Outcome, index: int, recording: Recording | None) -> dict[str, str]:
+    """The table of a run right after event ``index``, with the rows that the lab shows."""
+    names = outcome.once(lab.effects, outcome.trace)
+    whole = state_after(outcome.trace, index, recording=recording, watched=lab.watch, effects=names)
+    now = outcome.trace[index].t
+    table = {name: whole[name] for name in ("event", "now")}
+    for column in table_columns(lab, outcome):
+        at = bisect_right(column.events, index) - 1
+        if column.name != "event" and at >= 0:
+            table[column.name] = whole.get(column.name, words.at(column.texts[at], now))
+    return table | {name: whole[name] for name in ("recorded",) if name in whole}
 
 
 def opening(lab: Lab, outcome: Outcome) -> int:
@@ -68,12 +98,18 @@ def landmark_stops(lab: Lab, outcome: Outcome, drawn: Layout) -> list[tuple[int,
 def picture(lab: Lab, outcome: Outcome, reply_to: object = None, before: Outcome | None = None) -> str:
     """The message for a run, as JSON; ``before`` is the run that was on show."""
     limit = MOST_EVENTS
+    fixed = _json(_told(lab, outcome, reply_to, before))
+    room = MOST_BYTES - len(fixed.encode())
     while True:
-        text = json.dumps(_content(lab, outcome, reply_to, limit, before), ensure_ascii=False, separators=(",", ":"))
-        size = len(text.encode())
-        if size <= MOST_BYTES or limit <= FEWEST_EVENTS:
-            return text
-        limit = max(FEWEST_EVENTS, int(min(limit, len(outcome.trace)) * MOST_BYTES / size * 0.95))
+        drawn = _json(_drawn(lab, outcome, limit))
+        size = len(drawn.encode())
+        if size <= room or limit <= FEWEST_EVENTS:
+            return f"{fixed[:-1]},{drawn[1:]}"  # two objects as one
+        limit = max(FEWEST_EVENTS, int(min(limit, len(outcome.trace)) * max(0.1, room / size) * 0.97))
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def refusal(sentence: str, reply_to: object = None, *, stopped: bool = False, field: str = "") -> str:
@@ -111,28 +147,35 @@ def forked(outcome: Outcome, before: Outcome | None) -> int | None:
     return None
 
 
-def _content(lab: Lab, outcome: Outcome, reply_to: object, limit: int, before: Outcome | None) -> dict[str, Any]:
-    overlay = lab.overlay(outcome)
-    drawn = drawn_layout(lab, outcome, overlay.recording, limit)
-    verdict = lab.verdict(outcome)
+def _drawn(lab: Lab, outcome: Outcome, limit: int) -> dict[str, Any]:
+    """The part of the message that is cut where it is too long."""
+    drawn = drawn_layout(lab, outcome, lab.overlay(outcome).recording, limit)
     cursor = min(opening(lab, outcome), drawn.events - 1)
     steps = [event.seq for event in outcome.trace if event.kind not in NO_STEP and event.seq < drawn.events]
-    recording = overlay.recording
-    chart = lab.chart(outcome)
     return {
-        "reply": reply_to,
         "layout": as_columns(drawn),
         "times": deltas([event.t for event in outcome.trace][: drawn.events]),
         "steps": deltas([seq for seq in steps if _whole(outcome.trace, seq, drawn.events)]),
         "stops": landmark_stops(lab, outcome, drawn),
         "table": _table(outcome, drawn.events, lab),
+        "cursor": max(0, cursor),
+    }
+
+
+def _told(lab: Lab, outcome: Outcome, reply_to: object, before: Outcome | None) -> dict[str, Any]:
+    """The part of the message that is the same however much of the run is drawn."""
+    overlay = lab.overlay(outcome)
+    verdict = lab.verdict(outcome)
+    recording = overlay.recording
+    chart = lab.chart(outcome)
+    return {
+        "reply": reply_to,
         "recorded": [[moment.t, moment.label] for moment in recording.moments] if recording is not None else None,
         "overlay": overlay.note,
         "verdict": [verdict.tone, str(verdict)],
         "story": lab.story(outcome),
         "trouble": lab.trouble(outcome),
         "printed": outcome.printed,
-        "cursor": max(0, cursor),
         "settings": dict(outcome.values),
         "seed": outcome.seed,
         "plan": [str(fault) for fault in outcome.plan],
@@ -169,10 +212,10 @@ def _in_use(lab: Lab, outcome: Outcome) -> dict[str, Any]:
 
 def _whole(trace: Trace, seq: int, events: int) -> bool:
     """Whether the table is of one piece here: a commit is, once the rows that it left have been told."""
-    return trace[seq].kind not in ("storage.commit", "storage.rows") or settled(trace, seq) in (
-        seq,
-        *range(events, len(trace)),
-    )
+    if trace[seq].kind not in ("storage.commit", "storage.rows"):
+        return True
+    whole = settled(trace, seq)
+    return whole == seq or whole >= events
 
 
 def subtitle(lab: Lab, outcome: Outcome) -> str:
@@ -183,13 +226,14 @@ def subtitle(lab: Lab, outcome: Outcome) -> str:
 
 def _table(outcome: Outcome, events: int, lab: Lab) -> dict[str, Any]:
     texts: dict[str, int] = {}
-    names = outcome.once(lab.effects, outcome.trace)
 
     def numbered(column: Column) -> list[Any]:
-        return [column.name, deltas(list(column.events)), [texts.setdefault(one, len(texts)) for one in column.texts]]
+        shown = bisect_left(column.events, events)
+        numbers = [texts.setdefault(one, len(texts)) for one in column.texts[:shown]]
+        return [column.name, deltas(list(column.events[:shown])), numbers]
 
     return {
-        "columns": [numbered(column) for column in columns(outcome.trace, events, lab.watch, names)],
+        "columns": [numbered(column) for column in table_columns(lab, outcome)],
         **worded(list(texts)),
     }
 
@@ -201,6 +245,7 @@ def worded(texts: list[str]) -> dict[str, Any]:
     return {"words": list(known), "texts": ";".join(written)}
 
 
+@lru_cache(maxsize=4096)
 def _base36(number: int) -> str:
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"
     high, low = divmod(number, 36)

@@ -150,7 +150,8 @@ def recorded(name: str) -> Series:
     points = [(t_ms / 1_000, float(detail["retryCount"]), "") for t_ms, _, _, detail in starts]
     t, count, _ = points[-1]
     short = name.partition("_")[0]
-    return Series(f"{short}, recorded", (*points[:-1], (t, count, f"{short}: woken")), recorded=True)
+    by = {"s05": "a look", "s36b": "a poller"}.get(short, "a call")
+    return Series(f"{short}, recorded", (*points[:-1], (t, count, f"{short}: woken by {by}")), recorded=True)
 
 
 def ran(outcome: Outcome, name: str = "this run") -> Series:
@@ -236,7 +237,8 @@ lab: Final = Lab(
     faults=(
         FaultButton("raise", "raise after the effect, 7 times",
                     "\n".join(f"{{object}}/alarm#{run}/effect#0: raise after" for run in range(RUNS)),
-                    "each of the first seven runs raises once its call was answered"),
+                    "each of the first seven runs raises once its call was answered; with a service that is down "
+                    "they fail anyway, so let it be up all the time"),
         FaultButton("evict", "evict at the cursor", "at {at} ms: evict {object}",
                     f"the object leaves memory, if it is idle then; {_AT_CURSOR}"),
         FaultButton("restart", "restart at the cursor", "at {at} ms: restart, away for 1000 ms",
@@ -257,7 +259,10 @@ lab: Final = Lab(
         "leases": "SELECT * FROM leases ORDER BY expire_at, id",
         GIVEN_UP: "SELECT id, tries FROM given_up ORDER BY id",
     },
-    phrases={"grant": "grant {0}, {1} ms", "look": "look", "poll": "ensure_alarm"},
+    phrases={
+        "grant": "grant {0}, {1} ms", "look": "look", "poll": "ensure_alarm",
+        "register": "the poller's registry takes up {0}", "start": "the poller will ask every {0} ms",
+    },
     landmarks=_landmarks,
     expected=refused,
     recording=_overlay,

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from durable_mini.faults import EVICT, RAISED, RESTART
+from durable_mini.faults import EVICT, RAISE_AFTER, RAISED, RESTART
 from durable_mini.figures import words
 from durable_mini.figures.layout import Landmark
 from durable_mini.labs.lab import Outcome, Verdict
@@ -75,7 +75,7 @@ class Row:
 
     @property
     def open(self) -> bool:
-        """Whether it is overdue when the run ends."""
+        """Whether it is overdue when the scenario ends."""
         return not self.revoked and self.given_up is None
 
     @property
@@ -92,7 +92,7 @@ class Row:
         if self.open:
             return f"overdue for {when(self.overdue)}"
         if not self.revoked:
-            return f"given up on record, {when(self.overdue)} overdue"
+            return f"put aside on record, {when(self.overdue)} overdue"
         if len(self.revoked) > 1:
             return f"revoked {times(len(self.revoked))}"
         return "revoked on time" if self.overdue <= ON_TIME_US else f"revoked {when(self.overdue)} overdue"
@@ -132,6 +132,20 @@ class Told:
     def caught(self) -> bool:
         """Whether a run saw a call fail and succeeded all the same."""
         return len(self.failed) < len(self.refusals)
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether the faults of the plan are all such as raise after a call that the service had refused anyway."""
+        struck = self.trace.events(kind="fault.injected")
+        refused = {
+            f"{event.detail.get('by')}/effect#{event.detail.get('effect')}"
+            for event in self.of("effect.answered")
+            if int(event.detail.get("status") or 0) >= _ERROR
+        }
+        at = [event.detail.get("at") for event in struck]
+        return (
+            bool(struck) and all(event.detail.get("what") == RAISE_AFTER for event in struck) and refused.issuperset(at)
+        )
 
     @property
     def busiest(self) -> tuple[int, Event | None]:
@@ -235,9 +249,17 @@ def refused(outcome: Outcome, failure: Event) -> bool:
     """Whether a run failed because the service did not do what it was asked, and not by a slip of the class."""
     slip = str(failure.detail.get("message", "")).startswith(_SLIPS)
     run = f"alarm#{failure.detail.get('run')}"
-    answers = outcome.trace.events(failure.object, "effect.answered")
-    mine = [event for event in answers if event.detail.get("by") == run and event.seq < failure.seq]
-    return not slip and any(int(event.detail.get("status") or 0) >= _ERROR for event in mine)
+    first = outcome.once(_first_refused, outcome.trace).get((failure.object, run))
+    return not slip and first is not None and first < failure.seq
+
+
+def _first_refused(trace: Trace) -> dict[tuple[str, str], int]:
+    """The first answer to a run of an object's alarm that says that nothing was done: its event."""
+    found: dict[tuple[str, str], int] = {}
+    for event in trace.events(kind="effect.answered"):
+        if int(event.detail.get("status") or 0) >= _ERROR:
+            found.setdefault((event.object, str(event.detail.get("by"))), event.seq)
+    return found
 
 
 _SLIPS: Final = ("NameError", "UnboundLocalError", "AttributeError", "TypeError", "KeyError", "IndexError")
@@ -249,12 +271,10 @@ _SLIPS: Final = ("NameError", "UnboundLocalError", "AttributeError", "TypeError"
 
 def verdict(outcome: Outcome) -> Verdict:
     """How many runs, when it gave up, who woke it, and how long the rows were overdue."""
-    if outcome.error is not None:
-        return Verdict("bad", "the run stopped: your class raised")
     told = outcome.once(Told)
     if not told.rows:
         return Verdict("neutral", "no lease was granted" if not grants(told.trace) else "no lease has ended yet")
-    text = f"{_course(told)}: {_became(told.rows)}"
+    text = f"{_course(told)}: {_became(told.rows)}" + ("; the faults changed nothing" if told.in_vain else "")
     most, busiest = told.busiest
     again = [row for row in told.rows if len(row.revoked) > 1]
     if again:
@@ -288,7 +308,7 @@ def _course(told: Told) -> str:
         elif told.woken:
             parts.append(f"woken at {when(told.woken[-1].event.t)} by {told.woken[-1]}")
     elif runs > 1 and (told.failed or told.caught):
-        parts.append("never gave up")
+        parts.append("the alarm was never given up")
     return ", ".join(parts)
 
 
@@ -318,6 +338,8 @@ def story(outcome: Outcome) -> str:
     """What happened, in a sentence or two."""
     told = outcome.once(Told)
     parts = [_main(told), *_calls_that_armed(told), *_unheard(told), *_waking(told), *_in_vain(told), *_on_record(told)]
+    if told.in_vain:
+        parts.append("the service had refused these calls anyway: let it be up to see what the faults do")
     return "; ".join([*parts, *_struck(told), *_refused(told)]) + "."
 
 
@@ -422,7 +444,7 @@ def _on_record(told: Told) -> list[str]:
     for row in gone:
         assert row.given_up is not None
         found.append(
-            f"at {when(row.given_up.t)} {row.lease} was moved to the rows that are given up, where people look"
+            f"at {when(row.given_up.t)} {row.lease} was put aside, among the rows that are given up, where people look"
         )
     return found
 
@@ -436,7 +458,7 @@ def _struck(told: Told) -> list[str]:
             found.append(f"at {when(event.t)} evict took the object out of memory")
         elif what == RESTART:
             up = next((one for one in told.trace.events(kind="process.started") if one.seq > event.seq), None)
-            back = "was not back when the run ended" if up is None else f"was back at {when(up.t)}"
+            back = "was not back when the scenario ended" if up is None else f"was back at {when(up.t)}"
             found.append(f"at {when(event.t)} the process died, with all counters of retries, and {back}")
     missed = [
         f"{event.detail.get('what')} at {when(event.t)} did nothing: the object was {words.why(event.detail)}"
@@ -458,7 +480,7 @@ def _refused(told: Told) -> list[str]:
 
 
 def landmarks(outcome: Outcome, down_ms: int) -> list[Landmark]:
-    """Where leases end, when the service is back, and what is true when the run ends."""
+    """Where leases end, when the service is back, and what is true when the scenario ends."""
     told = outcome.once(Told)
     found = [Landmark(row.end, "leases", f"{row.lease} ends") for row in told.rows]
     if 0 < down_ms * US_PER_MS <= outcome.until_us:
@@ -466,4 +488,4 @@ def landmarks(outcome: Outcome, down_ms: int) -> list[Landmark]:
     open_rows = [row.lease for row in told.rows if row.open]
     silent = ", nothing is armed" if told.silent else ""
     still = f": {words.listed(open_rows)} {'is' if len(open_rows) == 1 else 'are'} overdue{silent}" if open_rows else ""
-    return [*sorted(found, key=lambda one: one.t), Landmark(outcome.until_us, "", f"the run ends{still}")]
+    return [*sorted(found, key=lambda one: one.t), Landmark(outcome.until_us, "", f"the scenario ends{still}")]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from durable_mini.errors import shown
 from durable_mini.faults import Fault, FaultPlan
 
 if TYPE_CHECKING:
@@ -249,3 +250,22 @@ def values_of(
         name: setting.accepted(given[name]) if name in given else before.get(name, setting.default)
         for name, setting in known.items()
     }
+
+
+MOST_SEED: Final = 999_999_999
+
+
+def seed_of(given: object) -> int:
+    """A seed as it was given, or an error that says what was expected."""
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MOST_SEED:
+        raise ValueError(f"seed={shown(given)}: a seed is a whole number of at most 9 digits.")
+    return given
+
+
+def plan_of(given: object) -> FaultPlan:
+    """A fault plan as it was given, as such or as text, or an error that says what was expected."""
+    if isinstance(given, FaultPlan):
+        return given
+    if isinstance(given, str):
+        return FaultPlan.parse(given)
+    raise TypeError(f"faults={shown(given)}: expected a FaultPlan, or a text with a fault a line.")

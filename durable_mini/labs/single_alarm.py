@@ -164,8 +164,8 @@ class _Revoked:
 
     @property
     def behind(self) -> int:
-        """How long after the end it was revoked, in µs."""
-        return self.events[-1].t - (self.end or 0)
+        """How long after the end it was revoked first, in µs."""
+        return self.events[0].t - (self.end or 0)
 
 
 def _per_grant(trace: Trace) -> list[_Revoked]:
@@ -245,13 +245,53 @@ def _overdue(outcome: Outcome) -> list[str]:
 
 def _verdict(outcome: Outcome) -> Verdict:
     trace = outcome.trace
-    if outcome.error is not None:
-        return Verdict("bad", "the run stopped: your class raised")
     applied, ends = _applied(trace), _ends(trace)
     per_grant = _per_grant(trace)
-    for one in per_grant:
-        if len(one.events) > 1:
-            return Verdict("bad", f"effect applied {_times(len(one.events))} for {one.name}", one.events[-1].seq)
+    again = [one for one in per_grant if len(one.events) > 1]
+    granted = [one for one in per_grant if one.end is not None]
+    worst = _wrong(outcome, per_grant, applied, ends)
+    late = _late(trace, granted)
+    if worst is None and again and (late is None or late.tone == "neutral"):
+        told = f"{_repeated(again)}, which does no harm"
+        return Verdict("neutral", told + (f"; {late.text}" if late is not None else ""), again[0].events[-1].seq)
+    worst = worst or late
+    if worst is not None:
+        return Verdict("bad", f"{worst.text}; {_repeated(again)}" if again else worst.text, worst.at)
+    revoked = {(one.lease, one.number): one.events[-1] for one in per_grant}
+    open_leases = [lease for lease, moments in ends.items() if (lease, len(moments) - 1) not in revoked]
+    if open_leases:
+        return Verdict("neutral", f"{_all(open_leases)} not due yet when the scenario ends")
+    if not ends:
+        return Verdict("neutral", "no lease was granted")
+    which = "every granted lease" if _grants(trace, "failed") else "every lease"
+    if len(granted) > len(ends):
+        which = "every grant"
+    most = words.whole_ms(max(one.behind for one in granted))
+    return Verdict("good", f"{which} revoked once, on time (at most {most} late)", _last_done(trace, applied))
+
+
+def _repeated(again: list[_Revoked]) -> str:
+    """What is said of revocations that were made more than once."""
+    return ", ".join(f"{one.name} revoked {_times(len(one.events))}" for one in again)
+
+
+def _late(trace: Trace, granted: list[_Revoked]) -> Verdict | None:
+    """The revocations that came late; neutral if that is because a run failed or the process was away."""
+    late = [one for one in granted if one.behind > ON_TIME_US]
+    if not late:
+        return None
+    worst = max(late, key=lambda one: one.behind)
+    by = words.span(worst.behind)
+    told = f"{_all([one.name for one in late])} revoked " + (f"{by} late" if len(late) == 1 else f"late, by up to {by}")
+    excused = {_cause_of(trace, one) for one in late} <= {"failed", "away"}
+    return Verdict("neutral" if excused else "bad", told + _why_late(trace, late), worst.events[0].seq)
+
+
+def _wrong(
+    outcome: Outcome, per_grant: list[_Revoked], applied: dict[str, list[Event]], ends: dict[str, list[int]]
+) -> Verdict | None:
+    """The worst of what went wrong; None if nothing did."""
+    trace = outcome.trace
     revoked = {(one.lease, one.number): one.events[-1] for one in per_grant}
     for lease, moments in ends.items():
         events = applied.get(lease, [])
@@ -265,25 +305,7 @@ def _verdict(outcome: Outcome) -> Verdict:
     overdue = _overdue(outcome)
     if overdue:
         return _never(trace, overdue, ends)
-    granted = [one for one in per_grant if one.end is not None]
-    late = [one for one in granted if one.behind > ON_TIME_US]
-    if late:
-        worst = max(late, key=lambda one: one.behind)
-        by = words.span(worst.behind)
-        told = f"{_all([one.name for one in late])} revoked " + (
-            f"{by} late" if len(late) == 1 else f"late, by up to {by}"
-        )
-        return Verdict("bad", told + _why_late(trace, late), worst.events[-1].seq)
-    open_leases = [lease for lease, moments in ends.items() if (lease, len(moments) - 1) not in revoked]
-    if open_leases:
-        return Verdict("neutral", f"{_all(open_leases)} not due yet when the run ends")
-    if not ends:
-        return Verdict("neutral", "no lease was granted")
-    which = "every granted lease" if _grants(trace, "failed") else "every lease"
-    if len(granted) > len(ends):
-        which = "every grant"
-    most = words.whole_ms(max(one.behind for one in granted))
-    return Verdict("good", f"{which} revoked once, on time (at most {most} late)", _last_done(trace, applied))
+    return None
 
 
 def _last_done(trace: Trace, applied: dict[str, list[Event]]) -> int | None:
@@ -328,7 +350,7 @@ def _why_late(trace: Trace, late: list[_Revoked]) -> str:
 
 def _cause_of(trace: Trace, one: _Revoked) -> str:
     """What made a revocation late: away, failed, replaced; empty if it is not plain, or was more than one thing."""
-    end, revoked = one.end or 0, one.events[-1].t
+    end, revoked = one.end or 0, one.events[0].t
     stopped = None
     for event in trace.events(kind=("process.stopped", "process.started")):
         if event.kind == "process.stopped":
@@ -417,7 +439,7 @@ def _landmarks(outcome: Outcome) -> list[Landmark]:
             found.append(Landmark(end, "leases", f"{lease} ends{told}", f"{lease} ends{told}{armed}"))
     overdue = _overdue(outcome)
     armed = "" if _armed_at_end(trace) or not overdue else ", nothing is armed"
-    said = "the run ends" + (f": {_are(overdue)} overdue{armed}" if overdue else "")
+    said = "the scenario ends" + (f": {_are(overdue)} overdue{armed}" if overdue else "")
     return [*sorted(found, key=lambda one: one.t), Landmark(outcome.until_us, "", said)]
 
 
@@ -462,7 +484,7 @@ def _struck(trace: Trace) -> list[tuple[int, str]]:
             found.append((event.t, f"at {at(event.t)} evict took the object out of memory, and {again}"))
         elif what == RESTART:
             up = next((one for one in trace.events(kind="process.started") if one.seq > event.seq), None)
-            came = "and was not back when the run ended" if up is None else f"and was back at {at(up.t)}"
+            came = "and was not back when the scenario ended" if up is None else f"and was back at {at(up.t)}"
             kept = "" if up is None else ", with what was stored"
             found.append((event.t, f"at {at(event.t)} the process died with all its memory {came}{kept}"))
     return found
@@ -480,12 +502,25 @@ def _cause(trace: Trace, sent: Event) -> str:
 
 
 def _main_story(trace: Trace) -> str:
-    at = words.whole_ms
     per_grant = _per_grant(trace)
-    for one in per_grant:
-        twice = _twice(trace, one.name, one.events) if len(one.events) > 1 else ""
-        if twice:
-            return twice
+    again = [_twice(trace, one.name, one.events) for one in per_grant if len(one.events) > 1]
+    twice = next(filter(None, again), "")
+    worst = _worst_story(trace)
+    if worst and twice:
+        return f"{worst}; {twice[0].lower()}{twice[1:]}"
+    if worst or twice:
+        return worst or twice
+    runs = trace.events(kind="alarm.dispatched")
+    if not runs:
+        return "The alarm has not run"
+    applied = [f"{one.name} {_when([event.t for event in one.events])}" for one in per_grant]
+    revoked = ", ".join(applied[:4]) + (f" and {len(applied) - 4} more" if len(applied) > 4 else "")
+    return f"alarm() ran {_times(len(runs))} and revoked {revoked or 'nothing'}"
+
+
+def _worst_story(trace: Trace) -> str:
+    """How a lease was lost, or its alarm moved; empty if neither came to pass."""
+    at = words.whole_ms
     lost_renewal = _lost_renewal(trace)
     if lost_renewal:
         return lost_renewal
@@ -504,12 +539,7 @@ def _main_story(trace: Trace) -> str:
             place = "that of the one" if parts else "the place of the alarm"
             parts.append(f"at {at(event.t)} setAlarm({at(_due(event, trace))}) took {place} at {at(before[-1])}")
         return f"A{words.listed(parts)[1:]}: an object has one alarm"
-    runs = trace.events(kind="alarm.dispatched")
-    if not runs:
-        return "The alarm has not run"
-    applied = [f"{one.name} {_when([event.t for event in one.events])}" for one in per_grant]
-    revoked = ", ".join(applied[:4]) + (f" and {len(applied) - 4} more" if len(applied) > 4 else "")
-    return f"alarm() ran {_times(len(runs))} and revoked {revoked or 'nothing'}"
+    return ""
 
 
 def _when(times: list[int]) -> str:
@@ -572,8 +602,9 @@ def _twice(trace: Trace, lease: str, events: list[Event]) -> str:
 
 
 _NO_RECORDING: Final = (
-    f"no recording for these settings; there is one for only earlier, lease-a {words.whole_ms(300_000)}, lease-b "
-    f"{words.whole_ms(1_500_000)}, and one with raise after the effect"
+    f"no recording for these settings; there is one for setAlarm “{ONLY_EARLIER}” with lease-a "
+    f"{words.whole_ms(300_000)} and lease-b {words.whole_ms(1_500_000)}, and one for the same with “raise after the "
+    "effect”"
 )
 
 
@@ -642,5 +673,6 @@ lab: Final = Lab(
     phrases={"grant": "grant {0}, {1} ms", "renew": "renew {0}, {1} ms"},
     landmarks=_landmarks,
     effects=_names,
+    repeatable=True,
     recording=_recorded,
 )  # fmt: skip

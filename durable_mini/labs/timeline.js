@@ -1,7 +1,6 @@
 // The timeline: an SVG drawn anew for each run and each width, and a cursor that moves over it.
 
 const ROW = 16;
-const BOX = 18;
 const NAME = 15; // the height of a lane's name above the lane, where there is no room beside it
 const ROOM_FOR_NAMES = 480;
 const NS = "http://www.w3.org/2000/svg";
@@ -80,8 +79,8 @@ class Timeline {
     const middles = [];
     let bottom = top;
     for (const lane of labels) {
-      middles.push(bottom + above + laneHeight / 2);
-      bottom += above + laneHeight + ROW * (lane.rows - 1);
+      middles.push(bottom + above + (laneHeight + lane.more) / 2);
+      bottom += above + laneHeight + lane.more + ROW * (lane.rows - 1);
     }
     this._axis(run, top, bottom, width);
     for (const span of everywhere) {
@@ -93,15 +92,15 @@ class Timeline {
     labels.forEach((lane, number) => {
       const middle = middles[number];
       svgElement("text", { x: 12, y: above ? y + NAME : middle + 4, class: "soft" }, svg, lanes[number][1]);
-      y += above + laneHeight + ROW * (lane.rows - 1);
+      y += above + laneHeight + lane.more + ROW * (lane.rows - 1);
       svgElement("path", { d: `M${this.left} ${y}H${this.right}`, class: "line" }, svg);
       for (const span of run.spans) {
         if (span.lane !== number) continue;
-        const height = span.kind === "memory" ? 24 : BOX;
+        const [up, height] = spanBox(span, lanes[number][2]);
         const wide = Math.max(LEAST_SPAN, x(span.end) - x(span.start));
-        this._box(span, x(span.start), middle - height / 2, wide, height);
+        this._box(span, x(span.start), middle + up, wide, height);
       }
-      for (const mark of run.marks) if (mark.lane === number) this._mark(mark, x(mark.t), middle);
+      for (const mark of run.marks) if (mark.lane === number) this._mark(mark, x(mark.t), middle + (lane.heights.get(mark) ?? 0));
     });
     this.lows = new Map(); // how far down the marks of an event reach
     run.marks.forEach((mark) => this.lows.set(mark.event, Math.max(this.lows.get(mark.event) ?? 0, middles[mark.lane] + 14)));
@@ -110,7 +109,7 @@ class Timeline {
     this.cursor = svgElement("g", { class: "cursor" }, svg);
     svgElement("path", { d: `M0 ${top - 2}V${bottom}` }, this.cursor);
     svgElement("path", { d: `M-5.5 ${top - 9}h11l-5.5 8z`, class: "head" }, this.cursor);
-    labels.forEach((lane, number) => lane.placed.forEach((label) => this._label(label, middles[number])));
+    labels.forEach((lane, number) => lane.placed.forEach((label) => this._label(label, middles[number], lane.more / 2, lanes[number][2])));
     let end = bottom + 22;
     const notes = [run.layout.legend && `△ ${run.layout.legend}`, !run.layout.legend && run.overlay, run.layout.cut];
     for (const line of notes.filter(Boolean).flatMap((note) => this._lines(note, width - 24))) {
@@ -144,7 +143,9 @@ class Timeline {
     });
     const places = [at + 9, at - 9 - width].filter((x) => x > 4 && x + width < this.width - 4);
     const x = places.find((x) => taken.every(([low, high]) => x > high || x + width < low));
-    if (x !== undefined) svgElement("text", { x, y: top - 5, class: "text-red" }, this.svg, text);
+    if (x === undefined) return;
+    const said = svgElement("text", { x, y: top - 5, class: "text-red" }, this.svg, text);
+    svgElement("title", {}, said, "Up to here the run is as it was before the change; what follows is computed anew.");
   }
 
   _axis(run, top, bottom, width) {
@@ -176,11 +177,12 @@ class Timeline {
     svgElement("title", {}, group, `${mark.label || mark.kind} at ${wholeMs(mark.t)}`);
   }
 
-  _label({ item, isSpan, x, row, anchor, text, within }, middle) {
+  _label({ item, isSpan, x, row, anchor, text, within, led }, middle, more, tracks) {
     const tone = isSpan ? "ink" : this.styles[item.kind][0];
     const ground = within ? this.styles[item.kind][2] : "bg";
-    const y = middle + 4 + (row ? ROW * row + 2 : 0);
-    if (row) svgElement("path", { d: `M${anchor} ${middle + GLYPH + 2}V${y - 10}`, class: "line" }, this.svg);
+    const onTrack = !row && isSpan && ON_TRACKS.has(item.kind) ? middleOf(tracks, item.track) : 0;
+    const y = middle + 4 + (row ? ROW * row + 2 + more : onTrack);
+    if (row && led) svgElement("path", { d: `M${anchor} ${middle + GLYPH + 2}V${y - 10}`, class: "line" }, this.svg);
     const label = svgElement("text", { x, y, class: `label text-${tone} on-${ground}` }, this.svg, text);
     if (text !== item.label) svgElement("title", {}, label, item.label);
     if (item.event >= 0 && !isSpan) label.dataset.event = item.event;

@@ -16,7 +16,9 @@ import traitlets
 from durable_mini.faults import FaultPlan
 from durable_mini.figures.palette import stylesheet
 from durable_mini.labs.deadline import TookTooLong, deadline
+from durable_mini.labs.interrupted import EndsPythonError, Stopped
 from durable_mini.labs.picture import description, offered, picture, refusal
+from durable_mini.labs.settings import seed_of
 
 if TYPE_CHECKING:
     from durable_mini.labs.lab import Lab, Outcome
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 _MODULES = ("words.js", "place.js", "timeline.js", "controls.js", "faults.js", "past.js", "lab.js")
 """Parts of one ES module, in the order in which they are joined."""
-
-MOST_SEED = 999_999_999
 
 
 class LabWidget(anywidget.AnyWidget):
@@ -80,7 +80,9 @@ class LabWidget(anywidget.AnyWidget):
             )
         except WrongPlanError as error:
             self.refused = refusal(str(error), reply_to, field="plan")
-        except Exception as error:  # noqa: BLE001 - in a callback nobody else would ever see it
+        except (Stopped, EndsPythonError) as error:
+            self.refused = refusal(str(error), reply_to, stopped=True)
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - in a callback nobody would see it
             self.refused = refusal(f"{type(error).__name__}: {error}", reply_to)
 
     def changed(self, content: Mapping[str, Any]) -> str:
@@ -90,7 +92,7 @@ class LabWidget(anywidget.AnyWidget):
         if content.get("press"):
             pressed, option = str(content["press"]), str(content.get("option") or "")
             plan = lab.press(pressed, plan, float(content["at_ms"]), self._outcome, option)
-        outcome = lab.outcome(faults=plan, seed=_seed(content["seed"]), **dict(content["settings"]))
+        outcome = lab.outcome(faults=plan, seed=seed_of(content["seed"]), **dict(content["settings"]))
         answer = picture(lab, outcome, content.get("reply"), before)
         self._outcome = outcome
         return answer
@@ -105,9 +107,3 @@ def _plan(text: str, *, edited: bool) -> FaultPlan:
         return FaultPlan.parse(text)
     except ValueError as error:
         raise (WrongPlanError(str(error)) if edited else error) from None
-
-
-def _seed(given: object) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MOST_SEED:
-        raise ValueError(f"seed={given!r}: a seed is a whole number of at most 9 digits.")
-    return given

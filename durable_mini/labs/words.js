@@ -69,6 +69,7 @@ function unpack(sent) {
     kind: text(layout.spans.kind[i]),
     label: text(layout.spans.label[i]),
     event: spanEvents[i],
+    track: layout.spans.track[i] ?? 0,
   }));
   const moments = running(layout.marks.t);
   const markEvents = running(layout.marks.event);
@@ -78,6 +79,7 @@ function unpack(sent) {
     kind: text(layout.marks.kind[i]),
     label: text(layout.marks.label[i]),
     event: markEvents[i],
+    track: layout.marks.track[i] ?? -1,
   }));
   const sentence = (numbers) => numbers.split(" ").map((number) => table.words[parseInt(number, 36)]).join(" ");
   const sentences = table.texts.split(";").map(sentence);

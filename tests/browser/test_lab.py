@@ -168,7 +168,7 @@ def test_the_cursor_stops_where_a_lease_ends(first_lab: Locator, page: Page) -> 
         expect(count).to_have_text(f"event {number} of {stops}")
         seen.append(assert_is_the_traces(first_lab, **START))
         said.append(first_lab.get_attribute("data-said"))
-    end = "the run ends: lease-a is overdue, nothing is armed"
+    end = "the scenario ends: lease-a is overdue, nothing is armed"
     assert [one for one in said if one] == ["lease-b ends", "lease-a ends, and nothing is armed", end]
     assert (seen[-1]["event"], seen[-1]["now"]) == (end, words.whole_ms(1_700_000))
     page.keyboard.press("Home")

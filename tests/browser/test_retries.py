@@ -71,7 +71,7 @@ def test_the_lab_opens_with_the_silence_and_reacts(first_lab: Locator, page: Pag
     # the timeline by keyboard: the last stop says that nothing is armed
     first_lab.locator(".dm-plot").focus()
     page.keyboard.press("End")
-    expect(first_lab).to_have_attribute("data-said", "the run ends: lease-a is overdue, nothing is armed")
+    expect(first_lab).to_have_attribute("data-said", "the scenario ends: lease-a is overdue, nothing is armed")
     assert_is_the_traces(first_lab)
 
     raises = first_lab.get_by_role("button", name="raise after the effect, 7 times")

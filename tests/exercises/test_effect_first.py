@@ -166,6 +166,6 @@ def test_the_story_of_the_swapped_lines_names_the_lease_and_the_crash() -> None:
     assert told(report.story) == (
         "grant(lease-a) was acknowledged at 0 ms, its row left leases at 301 ms, and its effect, due at 300 ms, never "
         "took place. What struck: "
-        "at 301 ms, outside call 1 of alarm#0: the object crashed before it left."
+        "at 301 ms, the first outside call of alarm#0: the object crashed before it left."
     )
     assert report.token.startswith("2: MyLedger/tenant-42/alarm#0/effect#0: crash before @")

@@ -190,5 +190,6 @@ def test_a_mutant_passes_the_naive_test_and_is_told_its_cause(answer: type, labe
 def test_the_story_of_a_forgotten_object_says_what_it_holds_and_what_the_registry_lists() -> None:
     assert told(exercise.check(MyLedger).story) == (
         "tenant-42 still holds lease-a, long after the end, and the registry lists nobody: the poller never finds it. "
-        "What struck: at 0 ms, turn 1 of grant#0: the object crashed once the turn was committed, before anything left."
+        "What struck: at 0 ms, the first turn of grant#0: the object crashed once the turn was committed, before "
+        "anything left."
     )

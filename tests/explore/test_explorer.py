@@ -59,7 +59,7 @@ def test_swapped_lines_are_found_with_one_fault_and_a_story_that_names_both_mome
     assert verdict.story.replace("\u00a0", " ") == (
         "grant(lease-a) was acknowledged at 0 ms, its row left leases at 301 ms, and its effect, due at 300 ms, never "
         "took place. What struck: at "
-        "301 ms, outside call 1 of alarm#0: the object crashed before it left."
+        "301 ms, the first outside call of alarm#0: the object crashed before it left."
     )
 
 

@@ -234,3 +234,27 @@ def test_a_recording_of_many_objects_tells_of_one() -> None:
     ]
     refused = Recording.load("s37_payment").of("refused")
     assert [moment.label for moment in refused.moments] == ["alarm() started", "answered 402, no effect"]
+
+
+def test_labels_of_near_marks_are_listed_the_earliest_first() -> None:
+    drawn = layout(RUNS["normal"], phrases=lab.phrases)
+    for width in (560, 900):
+        clients = place(drawn, 110, width - 30, width)[0]
+        listed = sorted(clients.placed, key=lambda one: one.row)
+        assert [one.text.split(",")[0] for one in listed] == ["grant lease-a", "grant lease-b"]
+        assert len({one.x for one in listed}) == 1
+        assert bool(clients.heights) == (width == 560), "there the second mark would cover the first"
+
+
+def test_an_alarm_that_is_overdue_is_not_called_armed_until_then() -> None:
+    def armed(events: list[tuple[int, str, dict[str, int]]]) -> list[str]:
+        trace = Trace(0)
+        for t, kind, detail in events:
+            trace.record((t, "world" if kind.startswith("process") else "A/one", kind, detail))
+        return [span.label.replace(words.SPACE, " ") for span in layout(trace).spans if span.kind == "armed"]
+
+    begun: list[tuple[int, str, dict[str, int]]] = [
+        (0, "alarm.set", {"scheduledTime": 200}), (0, "storage.commit", {}),
+    ]  # fmt: skip
+    gone = [*begun, (100_000, "process.stopped", {}), (900_000, "process.started", {}), (950_000, "storage.commit", {})]
+    assert armed(gone) == ["armed until 200 ms", "overdue since 200 ms"]

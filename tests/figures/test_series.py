@@ -75,6 +75,14 @@ def test_series_differ_by_more_than_colour() -> None:
     assert look(chart)[1] == ("soft", "triangle")
 
 
+def test_two_recordings_differ_in_mark_and_dash_and_no_line_runs_through_their_labels() -> None:
+    other = Series("s36b", tuple((x * 1.1, y, label and f"{label} too") for x, y, label in REAL.points), recorded=True)
+    chart = Chart("t", "ms", "n", (OURS, REAL, other))
+    assert look(chart)[1:] == [("soft", "triangle"), ("ink", "triangle-down")]
+    assert 'stroke-dasharray="4 3"' in chart.svg()
+    assert 'stroke-dasharray="1 3"' in chart.svg()
+
+
 def test_the_palette_is_light_dark_or_that_of_the_page() -> None:
     assert LIGHT["blue"] in LOG.svg()
     assert DARK["blue"] in LOG.svg(DARK)

@@ -10,6 +10,8 @@ from durable_mini import DurableObject, FaultPlan, fetch
 from durable_mini.exercises.booking import too_close
 from durable_mini.labs.booking import ADA, BO, MEMORY, OUTSIDE, STORAGE, Venue, lab
 from durable_mini.labs.display import plain
+from durable_mini.labs.lab import Outcome
+from durable_mini.labs.picture import drawn_layout, table_at, table_columns
 
 GAPS = lab.settings[1].stops  # type: ignore[union-attr]  # the second setting is a slider
 
@@ -64,7 +66,7 @@ def test_a_fault_between_the_requests_is_survived_by_storage_alone(policy: str, 
 def test_a_request_that_failed_is_told() -> None:
     outcome = lab.outcome(policy=STORAGE, gap=50, faults="at 30 ms: restart, away for 100 ms")
     assert told(outcome) == (
-        "✓ booked once. Ada was told at 10 ms that the night is booked, and Bo was not; a request failed at 50 ms, its "
+        "✓ booked once. Ada was told at 10 ms that the night is theirs, and Bo was not; a request failed at 50 ms, its "
         "guest has to ask again."
     )
 
@@ -99,3 +101,41 @@ def test_the_same_settings_give_the_same_trace() -> None:
 def test_the_answer_to_the_prediction_is_what_the_lab_shows(gap: int, twice: bool) -> None:
     assert too_close.answer == "c"
     assert (str(lab.verdict(lab.outcome(gap=gap))) == "✕ booked twice") == twice
+
+
+def rows(outcome: Outcome) -> set[str]:
+    return {column.name for column in table_columns(lab, outcome)}
+
+
+def test_what_the_lab_does_not_need_is_left_out() -> None:
+    outcome = lab.outcome()
+    assert rows(outcome) == {"event", "memory", "effects so far"}
+    assert [lane.kind for lane in drawn_layout(lab, outcome, None).lanes] == ["clients", "object", "outside"]
+    stored = lab.outcome(policy=STORAGE)
+    assert "bookings" in rows(stored)
+    assert "commits" in [lane.kind for lane in drawn_layout(lab, stored, None).lanes]
+    assert lab.overlay(outcome).note == ""
+
+
+def test_what_the_object_remembers_is_in_the_table() -> None:
+    outcome = lab.outcome(policy=MEMORY, gap=50, faults="at 30 ms: evict Venue/hall-7")
+    told = next(column for column in table_columns(lab, outcome) if column.name == "in memory")
+    assert told.texts == ("none", "friday Ada", "none", "friday Bo")
+    evicted = outcome.trace.events(kind="object.evicted")[0]
+    assert told.events[2] == evicted.seq
+    table = table_at(lab, outcome, evicted.seq - 1, None)
+    assert table["in memory"] == "friday Ada"
+
+
+def test_the_picture_ends_soon_after_the_last_event() -> None:
+    outcome = lab.outcome()
+    assert outcome.until_us == outcome.trace[-1].t + 10_000
+
+
+def test_requests_that_run_at_once_have_tracks_of_their_own() -> None:
+    drawn = drawn_layout(lab, lab.outcome(), None)
+    assert [lane.tracks for lane in drawn.lanes] == [1, 2, 2]
+    calls = [span for span in drawn.spans if span.kind == "call"]
+    assert [(span.label, span.track) for span in calls] == [("book friday for Ada", 0), ("book friday for Bo", 1)]
+    confirmed = [mark for mark in drawn.marks if mark.label.startswith("confirmed")]
+    assert [mark.track for mark in confirmed] == [0, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -218,3 +219,26 @@ def test_a_chart_is_in_the_picture_and_in_the_text() -> None:
     assert "Charges (ms)\n" in plain(charted, outcome)
     assert ">Charges</text>" in static(charted, outcome)
     assert "var(--dm-blue)" in picture(charted, outcome)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"faults": 5}, "faults=5: expected a FaultPlan, or a text with a fault a line."),
+        ({"faults": ["at 5 ms: restart"]}, "faults=['at 5 ms: restart']: expected a FaultPlan, or a text"),
+        ({"seed": "x"}, "seed='x': a seed is a whole number of at most 9 digits."),
+        ({"seed": True}, "seed=True: a seed is a whole number of at most 9 digits."),
+    ],
+)
+def test_a_plan_or_a_seed_that_is_none_is_refused_at_once(given: dict[str, Any], sentence: str) -> None:
+    for refuses in (TILLS, TILLS.outcome, TILLS.run):
+        with pytest.raises((TypeError, ValueError), match=re.escape(sentence)):
+            refuses(**given)
+
+
+def test_a_verdict_says_that_faults_never_struck() -> None:
+    never = "at 900000 ms: restart"
+    assert str(TILLS.verdict(TILLS.outcome(faults=never))).endswith("; the fault never struck")
+    two = f"{never}\nat 900001 ms: restart"
+    assert str(TILLS.verdict(TILLS.outcome(faults=two))).endswith("; none of the 2 faults struck")
+    assert TILLS.story(TILLS.outcome(faults=two)).endswith("; restart: never reached, 2 times.")

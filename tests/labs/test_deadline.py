@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from durable_mini.labs import deadline as module
 from durable_mini.labs.deadline import TookTooLong, deadline
 
 TRACED = """
@@ -47,14 +48,43 @@ def test_what_is_done_in_time_is_not_disturbed_and_no_thread_is_left() -> None:
 
 
 def test_an_exception_that_comes_as_the_work_ends_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Late(threading.Timer):
-        def cancel(self) -> None:
-            self.function()
-
-    monkeypatch.setattr(threading, "Timer", Late)
+    monkeypatch.setattr(module, "_watched", lambda _seconds, end_it: end_it)  # told to end as it is over
     with suppress(TookTooLong), deadline(60):  # or it is raised before it can be taken back
         pass
     assert sum(1 for _ in range(100_000)) == 100_000, "nothing is raised any more"
+
+
+def test_what_swallows_the_first_exception_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.05)
+    heard = []
+
+    def deaf() -> None:
+        while True:
+            try:
+                while True:
+                    pass
+            except TookTooLong:
+                heard.append(1)
+                if len(heard) == 3:
+                    raise
+
+    before = threading.active_count()
+    with pytest.raises(TookTooLong), deadline(0.05):
+        deaf()
+    assert len(heard) == 3
+    assert threading.active_count() == before
+
+
+def test_what_came_of_the_end_does_not_matter() -> None:
+    def wrong() -> None:
+        try:
+            while True:
+                pass
+        except TookTooLong:
+            raise ValueError("as SQLite says: interrupted") from None
+
+    with pytest.raises(TookTooLong), deadline(0.05):
+        wrong()
 
 
 @pytest.mark.parametrize(("seconds", "body"), [(60, "pass"), (0.05, "while True: pass")])

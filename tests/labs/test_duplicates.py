@@ -220,9 +220,9 @@ def test_of_several_orders_the_story_is_that_of_the_verdict() -> None:
 
 def test_a_run_that_is_cut_off_is_no_failure() -> None:
     outcome = lab.outcome(answer=LOST, horizon=1_000)
-    assert said(outcome) == "○ order-1 charged once, and its row still says open when the run ends"
+    assert said(outcome) == "○ order-1 charged once, and its row still says open when the scenario ends"
     refused = lab.outcome(answer=REFUSED, horizon=1_000)
-    assert said(refused) == "○ order-1 not charged, and its row says open when the run ends"
+    assert said(refused) == "○ order-1 not charged, and its row says open when the scenario ends"
 
 
 def test_an_order_that_was_not_taken() -> None:
@@ -257,11 +257,11 @@ def test_what_the_service_did_is_on_the_timeline() -> None:
     assert labels == [
         "order-1 is due",
         "key known: order-1 not charged again",
-        "the run ends: order-1 was charged once, its row says charged",
+        "the scenario ends: order-1 was charged once, its row says charged",
     ]
     declined = [one.label for one in lab.landmarks(lab.outcome(answer=DECLINED))]
     assert declined[1:] == [
-        "402: order-1 not charged", "the run ends: order-1 was charged never, its row says charged",
+        "402: order-1 not charged", "the scenario ends: order-1 was charged never, its row says charged",
     ]  # fmt: skip
     assert lab.landmarks(lab.outcome(orders=2))[0].label == "2 orders are due"
 
@@ -418,12 +418,12 @@ class Raises(OrderLedger):
     ("cls", "settings", "verdict"),
     [
         (AtOnce, {}, "✓ order-1 charged once"),
-        (NoTable, {}, "○ order-1 not charged when the run ends"),
+        (NoTable, {}, "○ order-1 not charged when the scenario ends"),
         (Nameless, {}, '✕ a charge that names no order: {"cents": 500}'),
         (Elsewhere, {}, "✕ order-1 not charged for ever: nothing is armed; calls went to pay.exmaple"),
         (Declines, {}, "✕ order-1 marked as declined, which pay.example never said"),
         (ChargesAndDeclines, {}, "✕ order-1 charged, and marked as declined"),
-        (Raises, {"horizon": 2_000}, "○ order-1 not charged, and its row says open when the run ends"),
+        (Raises, {"horizon": 2_000}, "○ order-1 not charged, and its row says open when the scenario ends"),
         (Raises, {"horizon": 200_000}, "✕ order-1 not charged, and its row says open for ever: nothing is armed"),
     ],
 )
@@ -501,3 +501,18 @@ def test_the_solution_of_the_exercise_survives_the_lab(answer: str) -> None:
     for plan in ("", *lines("death"), *lines("crash"), f"{EFFECT}: raise after"):
         mine = lab(cls=solution, faults=plan.replace(OBJECT, f"{solution.__name__}/tenant-42"))
         assert mine.verdict(mine.outcome(answer=answer)).tone == "good"
+
+
+def test_a_handler_that_raises_is_shown_until_it_was_tried_again() -> None:
+    class Once(OrderLedger):
+        async def settle(self, order: Any, alarm_info: Any) -> None:
+            if not alarm_info.isRetry:
+                raise RuntimeError("the first time")
+            await super().settle(order, alarm_info)
+
+    mine = lab(cls=Once)
+    outcome = mine.outcome()
+    assert len(outcome.trace.events(kind="alarm.dispatched")) == 2
+    assert outcome.until_us > 2_200_000
+    assert "charged once" in mine.verdict(outcome).text
+    assert mine.outcome(horizon=1_000).until_us == 1_000_000

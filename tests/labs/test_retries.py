@@ -70,24 +70,28 @@ GAVE_UP = "7 runs, gave up at 155 s, nobody woke it: lease-a overdue for 240 s"
         ({"policy": GRANT, "visitor": POLLER}, "",
          "✓ 8 runs, gave up at 155 s, woken at 180 s by the poller: lease-a revoked 180 s overdue"),
         ({"visitor": LOOK, "visit": 60}, "", f"✕ {GAVE_UP}"),
-        ({"policy": AGAIN}, "", "✓ 17 runs, never gave up: lease-a revoked 166 s overdue"),
-        ({"policy": COUNTS}, "", "✓ 8 runs, never gave up: lease-a revoked 182 s overdue"),
-        ({"policy": COUNTS, "down": 300}, "", "✓ 9 runs, never gave up: lease-a given up on record, 242 s overdue"),
+        ({"policy": AGAIN}, "", "✓ 17 runs, the alarm was never given up: lease-a revoked 166 s overdue"),
+        ({"policy": COUNTS}, "", "✓ 8 runs, the alarm was never given up: lease-a revoked 182 s overdue"),
+        ({"policy": COUNTS, "down": 300}, "",
+         "✓ 9 runs, the alarm was never given up: lease-a put aside on record, 242 s overdue"),
         ({"poison": True}, "",
          "✕ 7 runs, gave up at 152 s, nobody woke it: lease-a and lease-b overdue for 260 s"),
         ({"poison": True, "policy": AGAIN}, "",
-         "✕ 26 runs, never gave up: lease-a overdue for 260 s, lease-b revoked 10 s overdue"),
+         "✕ 26 runs, the alarm was never given up: lease-a overdue for 260 s, lease-b revoked 10 s overdue"),
         ({"poison": True, "policy": COUNTS}, "",
-         "✓ 10 runs, never gave up: lease-a given up on record, 242 s overdue, lease-b revoked on time"),
+         ("✓ 10 runs, the alarm was never given up: lease-a put aside on record, 242 s overdue, "
+         "lease-b revoked on time")),
         ({"requests": 60}, "",
-         "✕ 50 runs, 35 of them in one minute, never gave up: lease-a revoked 170 s overdue"),
+         "✕ 50 runs, 35 of them in one minute, the alarm was never given up: lease-a revoked 170 s overdue"),
         ({"requests": 60, "policy": AGAIN}, "",
-         "✕ 72 runs, 61 of them in one minute, never gave up: lease-a revoked 174 s overdue"),
-        ({"requests": 60, "policy": COUNTS}, "", "✓ 8 runs, never gave up: lease-a revoked 182 s overdue"),
+         "✕ 72 runs, 61 of them in one minute, the alarm was never given up: lease-a revoked 174 s overdue"),
+        ({"requests": 60, "policy": COUNTS}, "",
+         "✓ 8 runs, the alarm was never given up: lease-a revoked 182 s overdue"),
         ({"down": 0}, "", "✓ 1 run: lease-a revoked on time"),
-        ({"down": 1}, "", "✓ 2 runs, never gave up: lease-a revoked 2.84 s overdue"),
+        ({"down": 1}, "", "✓ 2 runs, the alarm was never given up: lease-a revoked 2.84 s overdue"),
         ({"down": 0}, SEVEN, "✕ 7 runs, gave up at 152 s, nobody woke it: lease-a revoked 7 times"),
-        ({}, "at 50000 ms: restart, away for 1000 ms", "✓ 12 runs, never gave up: lease-a revoked 195 s overdue"),
+        ({}, "at 50000 ms: restart, away for 1000 ms",
+         "✓ 12 runs, the alarm was never given up: lease-a revoked 195 s overdue"),
         ({}, "at 0 ms: restart, away for 1000 ms", "○ no lease was granted"),
     ],
 )  # fmt: skip
@@ -158,7 +162,7 @@ def test_the_runtime_gives_up_after_seven_runs_whatever_the_jitter(seed: int) ->
             "",
             (
                 "alarm() ran 10 times and never raised, although 8 of its calls were answered 422; at 242 s "
-                "lease-a was moved to the rows that are "
+                "lease-a was put aside, among the rows that are "
                 "given up, where people look."
             ),
         ),
@@ -206,12 +210,12 @@ def test_where_leases_end_and_what_is_true_at_the_end() -> None:
     assert told == [
         (300_000, "lease-a ends"),
         (165_000_000, "access.example is back"),
-        (240_000_000, "the run ends: lease-a is overdue, nothing is armed"),
+        (240_000_000, "the scenario ends: lease-a is overdue, nothing is armed"),
     ]
     assert [one.label for one in lab.landmarks(lab.outcome(poison=True, policy=COUNTS))] == [
         "lease-a ends",
         "lease-b ends",
-        "the run ends",
+        "the scenario ends",
     ]
 
 
@@ -336,7 +340,7 @@ def test_slips_of_the_learners_class_are_told() -> None:
             raise ValueError("no")
 
     outcome = lab(cls=Broken, visitor=LOOK).outcome()
-    assert str(lab.verdict(outcome)) == "✕ the run stopped: your class raised"
+    assert str(lab.verdict(outcome)) == "✕ stopped: your class raised"
     assert lab(cls=Broken).trouble(outcome).startswith("ValueError: no (raised in")
 
 
@@ -386,3 +390,12 @@ def test_the_questions_are_answered_as_the_lab_says() -> None:
     assert waiting.answer == "c"
     assert waits["alarm"].startswith("overdue 59\u00a0700\u00a0ms; retry in ")
     assert not_raised.answer == "b"  # as in test_a_row_that_is_deleted_without_being_revoked_is_told
+
+
+def test_faults_that_change_nothing_are_told() -> None:
+    plan = lab.press("raise", FaultPlan(), 0, lab.outcome())
+    outcome = lab.outcome(faults=plan)
+    assert lab.verdict(outcome).text.endswith("; the faults changed nothing")
+    assert "the service had refused these calls anyway" in lab.story(outcome)
+    up = lab.outcome(faults=plan, down=0)
+    assert "changed nothing" not in lab.verdict(up).text

@@ -9,7 +9,7 @@ import mmap
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ import comm
 import pytest
 from ipywidgets.widgets import widget as widgets
 
-from durable_mini import World
+from durable_mini import Date, World, scheduler
 from durable_mini.figures import state_after, words
-from durable_mini.labs import display
+from durable_mini.labs import booking, display, duplicates, retries, single_alarm
+from durable_mini.labs.interrupted import EndsPythonError, Stopped
 from durable_mini.labs.lab import Lab
 from durable_mini.labs.picture import MOST_BYTES, picture
 from durable_mini.labs.single_alarm import LeaseLedger, lab
@@ -155,10 +156,10 @@ def test_the_cursor_stops_where_a_lease_ends_and_at_the_end() -> None:
     assert content["stops"] == [
         [320_000, sum(event.t < 320_000 for event in trace) - 1, "lease-b ends"],
         [1_500_000, len(trace) - 1, "lease-a ends, and nothing is armed"],
-        [1_700_000, len(trace) - 1, "the run ends: lease-a is overdue, nothing is armed"],
+        [1_700_000, len(trace) - 1, "the scenario ends: lease-a is overdue, nothing is armed"],
     ]
     assert content["layout"]["end"] == 1_700_000
-    assert ["leases", "leases"] in content["layout"]["lanes"]
+    assert ["leases", "leases", 1] in content["layout"]["lanes"]
 
 
 def running(deltas: list[int]) -> list[int]:
@@ -215,7 +216,8 @@ def test_buttons_press_and_release() -> None:
     answer = change(made, press="raise")
     assert answer["plan"] == [f"{OBJECT}/alarm#0/effect#0: raise after"]
     assert pressed(answer) == ["raise"]
-    assert answer["verdict"] == ["bad", "✕ effect applied twice for lease-a"]
+    assert answer["verdict"][0] == "neutral"
+    assert answer["verdict"][1].startswith("○ lease-a revoked twice, which does no harm")
     answer = change(made, press="evict", at_ms=310)
     assert answer["plan"][1] == f"at 310 ms: evict {OBJECT}"
     assert change(made, press="raise")["plan"] == [f"at 310 ms: evict {OBJECT}"]
@@ -283,6 +285,83 @@ def test_an_endless_loop_is_stopped_and_the_widget_lives() -> None:
         change(made, settings={**settings, "lease_a": 500})["digest"]
         == lab(cls=Stuck).run(lease_a=500, lease_b=0).digest[:16]
     )
+
+
+class Awkward(LeaseLedger):
+    """Does in its alarm what the test says."""
+
+    does: Callable[[Any], object] | None = None
+
+    async def alarm(self, _alarm_info: Any = None) -> None:
+        if Awkward.does is not None:
+            Awkward.does(self)
+
+
+def leave(_self: Any) -> None:
+    sys.exit(3)
+
+
+def interrupt(_self: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def count_for_ever(self: Any) -> None:
+    self.sql.exec("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c").one()
+
+
+@pytest.mark.parametrize("does", [leave, interrupt])
+def test_what_would_end_the_kernel_is_refused_and_the_widget_lives(
+    does: Callable[[Any], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make(lab(cls=Awkward))
+    monkeypatch.setattr(Awkward, "does", does)
+    sentence = refused(made, seed=8)
+    told: dict[Callable[[Any], object], str] = {
+        leave: "Awkward raised SystemExit in leave(), line ",
+        interrupt: "Awkward was interrupted in interrupt(), line ",
+    }
+    assert sentence.startswith(told[does])
+    assert json.loads(made.refused)["stopped"] is True
+    with pytest.raises((EndsPythonError, Stopped)) as raised:
+        lab(cls=Awkward).outcome()
+    assert isinstance(raised.value, (EndsPythonError, Stopped))
+    lines = raised.value._render_traceback_()
+    assert any("Awkward.does(self)" in line for line in lines), "the learner's own lines"
+    assert not any("durable_mini" in line for line in lines)
+    monkeypatch.setattr(Awkward, "does", None)
+    assert change(made, seed=9)["seed"] == 9
+
+
+@pytest.mark.parametrize("one", [single_alarm.lab, retries.lab, duplicates.lab, booking.lab], ids=lambda one: one.name)
+def test_endless_sql_is_stopped_in_every_lab(one: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counts(Awkward):
+        async def grant(self, *_given: Any) -> None:
+            await self.ctx.storage.setAlarm(Date.now() + 10)
+
+        order = book = look = grant
+
+    made = make(one(cls=Counts))
+    made.most_seconds = 0.1
+    monkeypatch.setattr(Awkward, "does", count_for_ever)
+    threads = threading.active_count()
+    assert refused(made, seed=8) == "The run was stopped after 0.1 s of real time: is there an endless loop in Counts?"
+    assert threading.active_count() == threads
+    monkeypatch.setattr(Awkward, "does", None)
+    made.most_seconds = 3.0
+    assert change(made, seed=9)["seed"] == 9
+
+
+def test_a_class_that_is_busy_for_ever_is_told_of_with_what_it_did_so_far() -> None:
+    class Waits(LeaseLedger):
+        async def alarm(self, _alarm_info: Any = None) -> None:
+            while True:
+                await scheduler.wait(1)
+
+    content = shown(make(lab(cls=Waits, horizon=80_000)))
+    assert content["verdict"] == ["bad", "✕ stopped: an endless loop"]
+    trouble = content["trouble"].replace(words.SPACE, " ")
+    assert trouble.startswith("Waits/tenant-42 keeps itself busy: 20 000 turns and more by ")
+    assert content["times"]
 
 
 def resources() -> dict[str, int]:
