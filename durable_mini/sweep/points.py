@@ -14,7 +14,7 @@ from durable_mini.errors import carried, shown
 Point = dict[str, Any]
 """What a function is called with at a point of a grid: its arguments by name."""
 
-Grid = Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]
+Grid = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 """Names with their values, of which every combination is a point; or the points themselves."""
 
 MOST_POINTS: Final = 1_000_000
@@ -42,10 +42,11 @@ def points_of(grid: Grid) -> list[Point]:
         if not isinstance(point, Mapping):
             raise TypeError(f"sweep(grid=...): expected points that are dicts, and got {shown(point)}.")
         points.append({_checked_name(name): value for name, value in point.items()})
-    return _counted(points, len(points))
+    _checked_count(len(points))
+    return points
 
 
-def _combinations(grid: Mapping[str, Iterable[Any]]) -> list[Point]:
+def _combinations(grid: Mapping[str, Any]) -> list[Point]:
     values = {}
     for name, given in grid.items():
         if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
@@ -57,18 +58,15 @@ def _combinations(grid: Mapping[str, Iterable[Any]]) -> list[Point]:
             raise ValueError(f"sweep(grid={{{shown(name)}: []}}): there is no value, so the grid has no point.")
     if not values:
         raise ValueError("sweep(grid={}): there is no name, so there is nothing to vary.")
-    combinations = itertools.product(*values.values())
-    count = math.prod(map(len, values.values()))
-    points = [dict(zip(values, chosen, strict=True)) for chosen in itertools.islice(combinations, MOST_POINTS)]
-    return _counted(points, count)
+    _checked_count(math.prod(map(len, values.values())))
+    return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
 
 
-def _counted(points: list[Point], count: int) -> list[Point]:
+def _checked_count(count: int) -> None:
     if not count:
         raise ValueError("sweep(grid=[]): the grid has no point.")
     if count > MOST_POINTS:
         raise ValueError(f"sweep(grid=...): the grid has more than {MOST_POINTS:,} points.")
-    return points
 
 
 def _checked_name(name: object) -> str:

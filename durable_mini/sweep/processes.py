@@ -7,7 +7,6 @@ only there: a process that begins from nothing (spawn, forkserver) cannot look i
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import sys
 import types
 from collections.abc import Mapping
@@ -22,7 +21,10 @@ def refuse_what_cannot_be_sent(executor: Executor, f: object, points: list[dict[
     pools = sys.modules.get("concurrent.futures.process")  # not loaded: then no executor can be one
     if pools is None or not isinstance(executor, pools.ProcessPoolExecutor):
         return
-    method = _start_method(executor)
+    import multiprocessing  # where there is a pool it is loaded already; a browser has neither
+
+    context = getattr(executor, "_mp_context", None) or multiprocessing.get_context()  # not public: may be gone one day
+    method = context.get_start_method()
     typed_is_lost = method != "fork" and not _main_is_a_file()
     for value in _functions_and_classes([f, points]):
         called = value.__qualname__
@@ -38,12 +40,6 @@ def refuse_what_cannot_be_sent(executor: Executor, f: object, points: list[dict[
                 "does not know it: put it in a module (a .py file) and import it, or use ThreadPoolExecutor"
                 f"{fork if 'fork' in multiprocessing.get_all_start_methods() else ''}."
             )
-
-
-def _start_method(executor: Executor) -> str:
-    """How the pool's processes begin. The attribute is not public, so one day it may be gone."""
-    context = getattr(executor, "_mp_context", None) or multiprocessing.get_context()
-    return str(context.get_start_method())
 
 
 def _main_is_a_file() -> bool:
