@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from durable_mini.sharding import (
@@ -21,6 +21,7 @@ from durable_mini.sharding import (
     sequential,
     step10,
 )
+from tests.properties.profile import PLAIN
 
 KEYS = 10_000
 each_family = pytest.mark.parametrize("family", FAMILIES)
@@ -78,6 +79,7 @@ def test_twice_the_shards_move_half_the_keys(function: Any, family: str) -> None
 
 @pytest.mark.property
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+@settings(PLAIN, max_examples=100)
 @given(keys=st.lists(st.text(), min_size=1), shards=st.integers(1, 40))
 def test_no_key_is_lost_and_none_moves_without_a_change(function: Any, keys: list[str], shards: int) -> None:
     found = balance(function, keys, shards)

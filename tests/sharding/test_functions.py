@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from durable_mini.sharding import (
     mixed_code,
     rendezvous,
 )
+from tests.properties.profile import PLAIN
 
 ROOT = Path(__file__).parents[2]
 HIGH, LOW = chr(0xD83D), chr(0xDE00)
@@ -68,12 +70,14 @@ def test_the_mixed_code_is_the_published_fnv_1a_and_then_a_one_to_one_finaliser(
 
 @pytest.mark.property
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+@PLAIN
 @given(name=NAMES, shards=SHARDS)
 def test_every_name_has_a_shard(function: ShardFunction, name: str, shards: int) -> None:
     assert function(name, shards) in range(shards)
 
 
 @pytest.mark.property
+@PLAIN
 @given(name=NAMES, before=SHARDS, more=st.integers(1, 20))
 def test_rendezvous_moves_a_name_to_a_new_shard_only(name: str, before: int, more: int) -> None:
     old, new = rendezvous(name, before), rendezvous(name, before + more)
@@ -90,7 +94,11 @@ def test_every_interpreter_places_a_thousand_names_alike_whatever_its_hash_seed(
     )
     places = {
         subprocess.run(
-            [sys.executable, "-c", program], cwd=ROOT, env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
         ).stdout
         for seed in ("0", "1", "4711")
     }

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from durable_mini import Exponential
 from durable_mini.sharding import Queue, balance, hash31, mixed, sequential, sizing
+from tests.properties.profile import PLAIN
 
 SERVICES = st.floats(0.5, 20) | st.floats(0.5, 20).map(Exponential)
 
 
 @pytest.mark.property
+@PLAIN
 @given(
     load=st.floats(1, 20_000),
     service=SERVICES,

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_mini.sweep import Rows, Sweep, sweep
+from tests.properties.profile import PLAIN
 from tests.sweep.executors import AtOnce, ByHand
 
 
@@ -63,6 +64,7 @@ def test_a_dict_that_comes_out_makes_columns_of_its_own(executor: Executor | Non
 
 
 @pytest.mark.property
+@PLAIN
 @given(points=st.lists(st.integers(-20, 20), min_size=1, max_size=12), order=st.randoms(use_true_random=False))
 def test_the_rows_do_not_depend_on_who_runs_the_points_and_in_which_order(points: list[int], order: Any) -> None:
     here = sweep(picky, {"n": points})
