@@ -28,7 +28,7 @@ FLOORS = [
     {"capacity", "ids", "realm", "calls", "runs", "timers", "points", "outside", "instance"},
     {"state", "record", "objects", "durable", "rerun"},
     {"world"},
-    {"reference", "figures", "explore", "sweep", "workload"},
+    {"reference", "figures", "explore", "sharding", "sweep", "workload"},
     {"exercises", "labs"},
 ]
 """From the ground up; a module imports its own floor and those below, never one above."""
