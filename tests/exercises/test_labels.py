@@ -10,7 +10,7 @@ import pytest
 
 from durable_mini import exercises
 from durable_mini.exercises import Exercise, Outcome
-from durable_mini.exercises.mistakes import MISTAKES
+from durable_mini.exercises.mistakes import FORGOTTEN, MISTAKES
 
 MODULES = [
     importlib.import_module(f"{exercises.__name__}.{found.name}") for found in pkgutil.iter_modules(exercises.__path__)
@@ -24,7 +24,7 @@ EXERCISES: dict[str, Exercise] = {
 
 def test_no_two_causes_share_a_label() -> None:
     of_each = (cause for exercise in EXERCISES.values() for cause in exercise.causes)
-    labels = Counter(cause.label for cause in (*MISTAKES, *of_each))
+    labels = Counter(cause.label for cause in (FORGOTTEN, *MISTAKES, *of_each))
     assert [label for label, count in labels.items() if count > 1] == []
     assert not [label for label in labels if label.endswith(".")]
 
