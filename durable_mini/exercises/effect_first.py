@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from durable_mini.exercises.cause import Cause
+from durable_mini.exercises.cause import Cause, Findings
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
 from durable_mini.exercises.leases import BOTH_WAYS, IN_TIME, REVOKES, both_ways, left, revoked, scenario
@@ -53,6 +53,12 @@ def happy(answer: type) -> bool:
     return revoked(scenario(answer, (0, "grant", (A, 300))).run(), from_ms=300) == {A}
 
 
+def _failed(found: Findings) -> bool:
+    """Whether the refused call has failed its run, so that alarm() was tried again."""
+    run = found.run(REFUSE)
+    return run is not None and bool(run.trace.events(kind="alarm.failed"))
+
+
 CAUSES: Final = (
     Cause(
         "the row is kept and never deleted, so its lease is revoked without end",
@@ -65,6 +71,10 @@ CAUSES: Final = (
     Cause(
         "the effect comes after the delete: a crash between them loses it",
         lambda found: found.survives(CALM) and found.broke(CRASH, REFUSE),
+    ),
+    Cause(
+        "what is to be done counts as done before it is: a call that failed is not made again",
+        lambda found: found.survives(CALM, CRASH) and bool(left(found.run(REFUSE))) and _failed(found),
     ),
     Cause(
         "a call that failed is caught, its row stays, and no alarm comes back for it",

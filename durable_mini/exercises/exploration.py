@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from durable_mini.explore import Run, Verdict
     from durable_mini.trace import Event, Trace
 
-BUDGET: Final = 2_000
-"""Runs of one exploration at most; a check takes a second or two."""
+BUDGET: Final = 200
+"""Runs of one exploration at most: our own solutions take 50, and a check is to take a second or two."""
 
 MOST_ALARM_RUNS: Final = 40
 """Runs of alarm() in the run without faults that may well be needed; a scenario has a few leases."""
@@ -31,7 +31,7 @@ RUNS_AN_EFFECT: Final = 5
 SMALL: Final[Mapping[str, int]] = {
     "microtasks_per_turn": 2_000,
     "events_per_instant": 2_000,
-    "events_per_drive": 5_000,
+    "events_per_drive": 3_000,
 }
 """Limits of a run: a scenario has a few leases, so what takes more has no end."""
 
@@ -40,6 +40,9 @@ REARMS: Final = "keeps re-arming its alarm"
 
 LONG_US: Final = 60_000 * US_PER_MS
 """What has lasted longer when a run is cut off was not about to end, in µs."""
+
+MANY_EVENTS: Final = 500
+"""More events than this within one run of alarm() are a loop."""
 
 OUTLIVES: Final = "something outlives the object: a variable of the module, or something else that no run begins anew"
 """The cause if two runs of one plan differ."""
@@ -53,7 +56,7 @@ ORDER: Final = "the order of rows that no ORDER BY has sorted decides: SQLite ma
 POLLS: Final = "alarm() runs again and again, long before anything is due"
 """The cause if alarm() runs far more often than there is something to do."""
 
-UNKNOWN: Final = "nothing can be said of it: there was no end of what there was to try"
+UNKNOWN: Final = "it does so much, where there is little to do, that there is no end of the faults to be tried"
 """The cause if an exploration came to no verdict."""
 
 TABLE_INDENT: Final = 4
@@ -111,11 +114,7 @@ class Exploration:
         def told(story: str, **more: Any) -> Line:
             return Line(self.name, story, trace, clean=trace, printed=clean.printed, **more)
 
-        least: int | None = 0 if clean.idle or clean.endless is not None else LONG_US
-        if clean.endless is not None and REARMS in clean.endless:
-            least = None
-        ended = clean.ended_us if least == 0 else max(clean.ended_us, round(scenario.horizon_ms * US_PER_MS))
-        endless = never_ends(trace, ended, least)
+        endless = _never_ends(clean, scenario.horizon_ms)
         if endless is not None:
             return told(endless[1], endless=endless[0])
         slip = own_error(trace)
@@ -132,7 +131,7 @@ class Exploration:
                 return told(differs[1], cause=differs[0])
         verdict = self._explored(scenario, spins=spins)
         other = self.made(answer, reversed_=True)
-        if other.run().trace.digest == trace.digest:
+        if spins or other.run().trace.digest == trace.digest:
             return self._told(verdict, clean)
         in_other = self._explored(other, spins=spins)
         if (verdict.outcome == "holds") == (in_other.outcome == "holds"):
@@ -203,6 +202,22 @@ def own_error(trace: Trace) -> str | None:
     runs, failed = (trace.events(kind=kind) for kind in ("alarm.dispatched", "alarm.failed"))
     in_every = len(failed) == len(runs) and untroubled(trace)
     return slip.rstrip(".") if in_every or _SLIPS.match(slip) else None
+
+
+def _never_ends(run: Run, horizon_ms: float) -> tuple[str, str] | None:
+    """What has begun in a run and never ends, and a sentence on it."""
+    if run.idle:
+        return never_ends(run.trace, run.ended_us, 0)
+    if run.endless is None:  # the next event lies beyond the horizon
+        return never_ends(run.trace, max(run.ended_us, round(horizon_ms * US_PER_MS)), LONG_US)
+    short = REARMS in run.endless or not _lasted(run.trace)
+    return never_ends(run.trace, run.ended_us, None if short else 0)
+
+
+def _lasted(trace: Trace) -> bool:
+    """Whether what is under way when a run is cut off has been so for long: it is no short run of many."""
+    begun = trace.events(kind=("alarm.dispatched", "request.started"))
+    return bool(begun) and trace[-1].seq - begun[-1].seq > MANY_EVENTS
 
 
 def _differs(scenario: Scenario, first: Run) -> tuple[str, str] | None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 METHOD, URL = "POST", "https://access.example/revoke"
 """How a lease is revoked."""
 
+LIMITS = {**SMALL, "events_per_drive": 20_000}
+"""A plan has up to 250 leases, and is cut off at its horizon besides."""
+
 RETRY_MS = 2_600
 """A first retry comes 2 to 2.5 s after the failure."""
 
@@ -67,7 +70,7 @@ class Scenario:
     def run(self, cls: type) -> Trace:
         """The trace of ``cls`` in this scenario."""
         plan = FaultPlan.parse(self.faults.format(object=f"{cls.__name__}/{OBJECT}"))
-        world = World(seed=7, faults=plan, alarm_lateness_ms=self.lateness, limits=dict(SMALL), watch=WATCH)
+        world = World(seed=7, faults=plan, alarm_lateness_ms=self.lateness, limits=LIMITS, watch=WATCH)
         calls = []
         ledgers: Any = world.namespace(cls)
         try:

@@ -137,10 +137,27 @@ class NeverDeletes(Right):  # type: ignore[misc]
         await self.ensure_alarm()
 
 
+class MarksInMemory(Right):  # type: ignore[misc]
+    """Notes in memory what it has taken up, and takes nothing up twice."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        super().__init__(ctx, env)
+        self.taken: set[Any] = set()
+
+    async def alarm(self) -> None:
+        for lease in self.sql.exec(DUE, Date.now()).toArray():
+            if (lease.id, lease.expire_at) not in self.taken:
+                self.taken.add((lease.id, lease.expire_at))
+                await revoke(lease.id)
+                self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
+        await self.ensure_alarm()
+
+
 MUTANTS = [
     (MyLedger, "the effect comes after the delete: a crash between them loses it"),
     (NotAwaited, "a call is sent and not awaited: the run is over before anybody knows how the call ended"),
     (CatchesAndDeletes, "a call that failed is caught, and its row is deleted all the same"),
+    (MarksInMemory, "what is to be done counts as done before it is: a call that failed is not made again"),
     (CatchesAndForgets, "a call that failed is caught, its row stays, and no alarm comes back for it"),
     (
         DeletesByTheClock,

@@ -13,7 +13,7 @@ import pytest
 from durable_mini import Date, DurableObject, fetch
 from durable_mini.exercises import Outcome
 from durable_mini.exercises.effect_first import exercise
-from durable_mini.exercises.exploration import CLOCK, ORDER, OUTLIVES, POLLS
+from durable_mini.exercises.exploration import BUDGET, CLOCK, ORDER, OUTLIVES, POLLS, UNKNOWN
 from durable_mini.exercises.leases import scenario
 from durable_mini.exercises.solutions.effect_first import LeaseLedger
 from durable_mini.exercises.starters.effect_first import MyLedger
@@ -145,6 +145,23 @@ def test_an_answer_that_polls_is_told_so_and_the_check_ends() -> None:
     report = exercise.check(Polls)
     assert report.outcome is Outcome.WRONG
     assert report.label == POLLS
+
+
+def test_an_answer_with_far_too_much_to_try_is_told_so() -> None:
+    class Later(Right):  # type: ignore[misc]
+        """Deletes a row only a second after it is due, and revokes it all the while."""
+
+        async def alarm(self) -> None:
+            query = "SELECT id FROM leases WHERE expire_at <= ? ORDER BY id"
+            for lease in self.sql.exec(query, Date.now()).toArray():
+                await fetch("https://access.example/revoke", method="POST", json={"lease": lease.id})
+            self.sql.exec("DELETE FROM leases WHERE expire_at <= ?", Date.now() - 1_000)
+            await self.ensure_alarm()
+
+    report = exercise.check(Later)
+    assert report.outcome is Outcome.WRONG
+    assert report.runs < 4 * BUDGET
+    assert report.label == UNKNOWN
 
 
 def test_what_python_draws_is_the_same_in_every_run_and_the_callers_own_draws_go_on() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from typing import Any
 
@@ -210,6 +211,21 @@ def test_what_never_ends_is_told_soon(name: str, work: Any) -> None:
     whose = "alarm() never ends: " if name in ALARMED else "a method never ends: "
     assert (report.label or "").startswith(whose), str(report)
     assert "came to" in told(report.story) or "ended only at" in told(report.story) or "without an end" in report.story
+
+
+async def spins(self: Any) -> None:
+    with contextlib.suppress(Exception):
+        await fetch("https://access.example/revoke", method="POST", json={"lease": "lease-bad"})
+    await self.ctx.storage.setAlarm(Date.now() + 1)
+
+
+@pytest.mark.parametrize("name", ALARMED)
+def test_an_alarm_that_is_set_for_ever_is_not_said_to_never_end(name: str) -> None:
+    begun = time.process_time()
+    report = EXERCISES[name].check(working(name, spins))
+    assert time.process_time() - begun < SOON_S
+    assert report.outcome is Outcome.WRONG
+    assert "never ends" not in str(report.label), str(report)
 
 
 async def elsewhere(_self: Any) -> None:
