@@ -17,7 +17,8 @@ from durable_mini.sweep import sweep
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """A client of a cluster of threads: no process, no dashboard, no port."""
-    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as made:
+    make: Any = Client
+    with make(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as made:
         yield made
 
 
