@@ -1131,6 +1131,7 @@ def test_waitUntil_takes_whatever_can_be_awaited_and_returns_nothing(inside: Ins
 
 
 def test_the_error_of_waitUntil_is_told_to_nobody_and_stands_in_the_trace(inside: Inside) -> None:
+    """B15: it is listed with its object when the world is closed."""
     async def boom() -> None:
         await scheduler.wait(5)
         raise ValueError("in the background")
@@ -1140,6 +1141,7 @@ def test_the_error_of_waitUntil_is_told_to_nobody_and_stands_in_the_trace(inside
     run_for(inside, 100)
     told = [(event.ms, event.detail) for event in inside.world.trace.events(kind="promise.unhandled")]
     assert told == [(5, {"promise": "waitUntil(boom())", "message": "ValueError: in the background"})]
+    assert inside.world.unhandled == ["waitUntil(boom()) of Probe/a: ValueError: in the background"]
     assert inside(lambda o: o.memory) == "kept"
 
 

@@ -1,4 +1,4 @@
-"""A lesson as static HTML in a browser that has no network."""
+"""A lesson as static HTML in a browser without a network: a saved notebook shows its figures (B03)."""
 
 from __future__ import annotations
 

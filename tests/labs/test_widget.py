@@ -242,6 +242,7 @@ def test_what_is_refused_is_told(content: dict[str, Any], sentence: str) -> None
 
 
 def test_an_error_of_the_learners_class_is_shown_with_the_run_so_far() -> None:
+    """B15: what is raised in a callback is shown, and the lab lives."""
     class Broken(LeaseLedger):
         async def grant(self, lease_id: str, ttl_ms: int) -> None:
             if lease_id == "lease-b":
@@ -383,6 +384,7 @@ def resident() -> int:
 
 
 def test_500_changes_leave_nothing_behind(sent: list[tuple[str, dict[str, Any]]]) -> None:
+    """B07: one picture, a message a change, and memory that stays."""
     made = make()
     settings = shown(made)["settings"]
     offered = "\n".join(f"{OBJECT}/alarm#0/effect#0: {what}" for what in ("lose answer", "slow by 5000 ms"))
