@@ -1132,6 +1132,7 @@ def test_waitUntil_takes_whatever_can_be_awaited_and_returns_nothing(inside: Ins
 
 def test_the_error_of_waitUntil_is_told_to_nobody_and_stands_in_the_trace(inside: Inside) -> None:
     """B15: it is listed with its object when the world is closed."""
+
     async def boom() -> None:
         await scheduler.wait(5)
         raise ValueError("in the background")

@@ -243,6 +243,7 @@ def test_what_is_refused_is_told(content: dict[str, Any], sentence: str) -> None
 
 def test_an_error_of_the_learners_class_is_shown_with_the_run_so_far() -> None:
     """B15: what is raised in a callback is shown, and the lab lives."""
+
     class Broken(LeaseLedger):
         async def grant(self, lease_id: str, ttl_ms: int) -> None:
             if lease_id == "lease-b":
