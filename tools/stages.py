@@ -16,7 +16,7 @@ from tools.environment import ROOT, ToolError
 from tools.lessons import find_notebooks
 
 # No stage needs nearly as long; one that hangs must end all the same.
-_STAGE_TIMEOUT_S = 900
+_STAGE_TIMEOUT_S = 1_800
 
 # More would disturb each other: the stage of the browser runs a server, kernels and a browser.
 _MOST_AT_A_TIME = 2
