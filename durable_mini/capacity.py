@@ -72,8 +72,8 @@ class Isolate:
 class Capacity(NamedTuple):
     """What a world's objects cost, and where they run."""
 
-    cpu: Drawer | None
-    """The CPU time of an object's next event, in ms; None: none."""
+    cost_us: Callable[[str], int] | None
+    """The CPU time of the next event of an object, in µs; None: events cost none."""
 
     isolate: Isolate | None
     """The one isolate of all objects; None: each has its own."""
@@ -84,13 +84,11 @@ class Capacity(NamedTuple):
         draws.checked(cpu_ms, "cpu_ms", "ms", 0, CPU_MAX_MS)
         if isolates not in (OWN, SHARED):
             raise ValueError(f"World(isolates={errors.shown(isolates)}): expected {OWN!r} or {SHARED!r}.")
-        free = isinstance(cpu_ms, (int, float)) and cpu_ms == 0
-        cpu = None if free else Drawer(cpu_ms, seed, "cpu_ms", 0, CPU_MAX_MS)
-        return cls(cpu, Isolate(loop) if isolates == SHARED else None)
-
-    def cost_us(self, label: str) -> int:
-        """The CPU time of the next event of an object, in µs."""
-        return 0 if self.cpu is None else round(self.cpu(label) * US_PER_MS)
+        isolate = Isolate(loop) if isolates == SHARED else None
+        if isinstance(cpu_ms, (int, float)) and cpu_ms == 0:
+            return cls(None, isolate)
+        cpu = Drawer(cpu_ms, seed, "cpu_ms", 0, CPU_MAX_MS)
+        return cls(lambda label: round(cpu(label) * US_PER_MS), isolate)
 
 
 class InputQueue:
@@ -135,11 +133,6 @@ class InputQueue:
     def leaves(self, call: Call) -> None:
         """The call has been let in, or has failed while it waited."""
         self._bytes -= self._waiting.pop(call, (0, 0))[1]
-
-    def clear(self) -> None:
-        """The instance has ended, and what waited for it has failed."""
-        self._waiting.clear()
-        self._bytes = 0
 
 
 def _size(call: Call) -> int:

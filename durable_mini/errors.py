@@ -195,7 +195,7 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, Error):
         return error.message
     try:
-        return _ADDRESS.sub("", str(error))  # an address differs in every run
+        return without_addresses(str(error))
     except Exception:  # noqa: BLE001 - a learner's __str__ may raise anything
         return f"{type(error).__name__} (its text could not be read)"
 
@@ -251,6 +251,11 @@ _arguments: Final[Callable[[BaseException], tuple[Any, ...]]] = BaseException.__
 
 _PLAIN: Final = (str, int, float, bool, bytes, type(None))
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def without_addresses(text: str) -> str:
+    """``text`` without the addresses that Python's own reprs have: they differ from one process to the next."""
+    return _ADDRESS.sub("", text)
 
 
 def line_of(error: BaseException) -> str:

@@ -66,7 +66,7 @@ class Instance:
         self.doing = f"constructor#{number - 1}"
         """What plain code runs for, such as ``alarm#0``; a task knows it by itself."""
         self.points = None if realm.faults is None else Points(self, realm.faults)
-        self._cost = None if realm.capacity.cpu is None else realm.capacity.cost_us
+        self._cost = realm.capacity.cost_us
         self._isolate = realm.capacity.isolate
         self._drain_is_due = False
         self.has_alarm_handler = record.namespace.has_alarm_handler

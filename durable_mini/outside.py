@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from durable_mini.gates import Section
     from durable_mini.http import Request, Response
     from durable_mini.instance import Instance
+    from durable_mini.services import Behaviour, Ledger
     from durable_mini.trace import Scalar
 
 
@@ -130,18 +132,19 @@ class OutsideCalls:
             instance.note("effect.lost", effect.detail)
             loop.at(loop.now + call.there_us, self._is_refused, effect)
             return
-        if service.service.answers is not None:
-            loop.at(loop.now + call.there_us, self._asks, (effect, call))
+        answers = service.service.answers
+        if answers is not None:
+            loop.at(loop.now + call.there_us, self._asks, (effect, call, answers))
             return
         loop.at(loop.now + call.there_us, self._applies, (effect, call))
         loop.at(loop.now + call.there_us + call.back_us, self._is_answered, (effect, call))
 
-    def _asks(self, going: tuple[Effect, Treatment]) -> None:
+    def _asks(self, arrived: tuple[Effect, Treatment, Callable[[Request, Ledger], Behaviour]]) -> None:
         """The call has come to a service that a function answers for."""
-        effect, call = going
+        effect, call, answers = arrived
         loop = self._instance.loop
         try:
-            asked = call.asked()
+            call.asks(answers)
         except WorldError:  # the function has failed
             self._nobody_answers(effect)
             raise
@@ -149,11 +152,11 @@ class OutsideCalls:
             self._instance.note("effect.lost", effect.detail)
             self._is_refused(effect)
             return
-        if asked and call.there_us:
-            loop.at(loop.now + call.there_us, self._applies, going)
+        if call.there_us:
+            loop.at(loop.now + call.there_us, self._applies, (effect, call))
         else:
-            self._applies(going)
-        loop.at(loop.now + (call.there_us if asked else 0) + call.back_us, self._is_answered, going)
+            self._applies((effect, call))
+        loop.at(loop.now + call.there_us + call.back_us, self._is_answered, (effect, call))
 
     def _nobody_answers(self, effect: Effect) -> None:
         self._instance.note("effect.lost", effect.detail)

@@ -217,12 +217,12 @@ class Treatment:
         """The call gets this answer, whatever the service would do."""
         self.answer, self.insisted = answer, True
 
-    def asked(self) -> bool:
-        """Have the service's function, if it has one, say what becomes of the call, which has come to it; else False.
+    def asks(self, answers: Callable[[Request, Ledger], Behaviour]) -> None:
+        """The call has come to a service for which a function says what becomes of it.
 
         ``there_us`` is then how much longer its effect takes.
         """
-        return self._service.ask(self)
+        self._service.ask(self, answers)
 
     def arrives(self, t: int) -> Entry:
         """The call takes effect, or is seen to take none, at ``t`` µs."""
@@ -258,18 +258,16 @@ class ServiceAtWork:
         call.there_us, call.back_us = round(there * US_PER_MS), max(0, round((latency - there) * US_PER_MS))
         return call
 
-    def ask(self, call: Treatment) -> bool:
-        """Whether a function says what becomes of ``call``; what it says is in the call then."""
-        answers = self.service.answers
-        if answers is None or call.insisted:
-            return False
+    def ask(self, call: Treatment, answers: Callable[[Request, Ledger], Behaviour]) -> None:
+        """Have ``answers`` say what becomes of a call that is there, unless that is settled."""
+        so_far, call.there_us = call.there_us, 0
+        if call.insisted:
+            return
         call.answer = given = self._asked(answers, call.request)
-        so_far = call.there_us
         latency_us = so_far + call.back_us if given.latency_ms is None else round(given.latency_ms * US_PER_MS)
         effect_us = so_far if given.effect_ms is None else round(given.effect_ms * US_PER_MS)
         call.there_us = max(0, effect_us - so_far)
         call.back_us = max(0, latency_us - so_far - call.there_us)
-        return True
 
     def _asked(self, answers: Callable[[Request, Ledger], Behaviour], request: Request) -> Answer:
         """What the service's function makes of a request."""

@@ -109,7 +109,7 @@ class _Search:
                 self._good_ends += reached
                 if not plan and not reached:
                     why = "no good end: the run without faults does not reach it"
-                    return self._told(BROKEN, checked, run, (None, Conflict(why, tuple(run.trace)[-1:])))
+                    return self._told(BROKEN, checked, run, (None, Conflict(why, run.end)))
             if keep is not None:
                 keep(run)
         return self._told(HOLDS, checked)
@@ -133,12 +133,12 @@ class _Search:
 
     def _broken(self, run: Run) -> tuple[Property | None, Conflict] | None:
         if run.error is not None:
-            return None, Conflict(
-                f"The clients' code raised {type(run.error).__name__}: {run.error}", tuple(run.trace)[-1:]
-            )
+            return None, Conflict(f"The clients' code raised {type(run.error).__name__}: {run.error}", run.end)
         if not run.plan:
             for one in self._properties:
-                getattr(one, "asks", _anything)(run)
+                asks = getattr(one, "asks", None)
+                if asks is not None:
+                    asks(run)
         for one in self._properties:
             try:
                 conflict = one.check(run)
@@ -175,10 +175,6 @@ class _Search:
 
 def _name(one: Property) -> str:
     return str(getattr(one, "name", type(one).__name__))
-
-
-def _anything(run: Run) -> None:
-    """A property without ``asks`` may ask for anything."""
 
 
 def _told_plan(plan: FaultPlan) -> str:

@@ -45,11 +45,6 @@ def _at(t: int) -> str:
     return words.whole_ms(t)
 
 
-def _end(run: Run) -> tuple[Event, ...]:
-    """The last event of a run."""
-    return (run.trace[-1],) if len(run.trace) else ()
-
-
 def _undecided(run: Run, what: str, due: int) -> UndecidedError:
     return UndecidedError(
         f"{what} is due at {_at(due)}, and the run was cut off at {_at(run.ended_us)}; "
@@ -225,29 +220,28 @@ class NothingLost(_OfAMethod):
         until = None if following is None else self._due(following[0], following[2])
         if any(due <= effect.t and (until is None or effect.t < until) for effect in effects):
             return None
-        if following is not None and (following[0].t < due or _is_waited_for(run, key, following[0])):
-            return None  # the next call took over what this one had left to do
-        if following is not None and until is not None and until <= due:
-            return None
         said = f"{self._method}({key}) was acknowledged at {_at(told.t)}"
+        if following is not None and until is not None:
+            next_call = following[0]
+            if next_call.t < due or until <= due or _is_waited_for(run, key, next_call):
+                return None  # the next call took over what this one had left to do
+            return Conflict(
+                f"{said}, and its effect, due at {_at(due)}, never took place; only that of the next "
+                f"{self._method}({key}), at {_at(next_call.t)}, may have.",
+                (told, next_call),
+            )
         early = [effect for effect in effects if effect.t < due]
-        if early and following is None:
+        if early:
             verb = words.effect_verb(early[-1].detail, past=True)
             return Conflict(
                 f"{said} and due at {_at(due)}, but {key} was {verb} only before that, at {_at(early[-1].t)}.",
                 (early[-1], told),
             )
-        if following is None and _cut_off(run) and due > run.ended_us:
+        if _cut_off(run) and due > run.ended_us:
             raise _undecided(run, f"the effect of {self._method}({key})", due)
-        if following is not None:
-            return Conflict(
-                f"{said}, and its effect, due at {_at(due)}, never took place; only that of the next "
-                f"{self._method}({key}), at {_at(following[0].t)}, may have.",
-                (told, following[0]),
-            )
         gone = _row_gone(run, key)
         if gone is None:
-            return Conflict(f"{said}, and its effect, due at {_at(due)}, never took place.", (told, *_end(run)))
+            return Conflict(f"{said}, and its effect, due at {_at(due)}, never took place.", (told, *run.end))
         name, event = gone
         return Conflict(
             f"{said}, its row left {name} at {_at(event.t)}, and its effect, due at {_at(due)}, never took place.",
@@ -377,7 +371,7 @@ class InTime(_OfAMethod):
             if not after and _cut_off(run) and due + self._within_ms * US_PER_MS > run.ended_us:
                 raise _undecided(run, f"the effect of {self._method}({key})", due)
             if not after:
-                return Conflict(f"{key} was due at {_at(due)}, and its effect never took place.", (told, *_end(run)))
+                return Conflict(f"{key} was due at {_at(due)}, and its effect never took place.", (told, *run.end))
             if after[0].t > due + self._within_ms * US_PER_MS:
                 verb = words.effect_verb(after[0].detail, past=True)
                 return Conflict(f"{key} was due at {_at(due)}, and {verb} only at {_at(after[0].t)}.", (told, after[0]))
@@ -408,7 +402,7 @@ class NothingOverdue(_OfRows):
                     still = "no alarm is set" if alarm is None else f"the alarm, set to {_at(alarm)}, does not ring"
                     return Conflict(
                         f"{row[0]} stays in {self._rows} for ever: it is due at {_at(due)}, and {still}.",
-                        (event, *_end(run)),
+                        (event, *run.end),
                     )
         return None
 
@@ -489,4 +483,4 @@ class ComesToAnEnd:
             return None
         dispatched = run.trace.events(kind="alarm.dispatched")[-2:]
         told = run.endless or f"Something was still to happen at {_at(run.ended_us)}, when the run was cut off."
-        return Conflict(told, tuple(dispatched) or _end(run))
+        return Conflict(told, tuple(dispatched) or run.end)

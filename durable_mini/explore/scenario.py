@@ -74,6 +74,11 @@ class Run:
             found.setdefault(str(event.detail["of"]), []).append((event, json.loads(str(event.detail["rows"]))))
         return found
 
+    @property
+    def end(self) -> tuple[Event, ...]:
+        """The last event; none if nothing happened."""
+        return (self.trace[-1],) if len(self.trace) else ()
+
     @cached_property
     def named(self) -> frozenset[str]:
         """What clients named in their calls: the first argument of each."""
@@ -187,20 +192,30 @@ class Calls:
 
     async def __call__(self, world: World) -> None:
         """Make the calls, and wait for what becomes of each."""
+        await self.make(world, world.run_until)
+
+    async def make(self, world: World, until: Callable[[float], Awaitable[Any]]) -> None:
+        """The same; ``until`` lets time pass up to a moment."""
         objects: Any = world.namespace(self.cls)
         replies = []
         for at, method, arguments in sorted(self.made, key=lambda call: call[0]):
             if world.start + at > world.now:
-                await world.run_until(world.start + at)
+                await until(world.start + at)
             reply = getattr(objects.getByName(self.name), method)(*arguments)
             reply.when_settled(lambda _: None)  # somebody listens: a failure is part of the run
             replies.append(reply)
         for reply in replies:
-            try:
-                await reply
-            except Exception:
-                if not world.faults.plan:
-                    raise
+            await answered(world, reply)
+
+
+async def answered(world: World, call: Awaitable[Any]) -> Any:
+    """What a client is told; None if a call fails under a fault plan. Without one its error is the class's own."""
+    try:
+        return await call
+    except Exception:
+        if not world.faults.plan:
+            raise
+        return None
 
 
 def calls(cls: type[Any], name: str, *made: tuple[float, str, tuple[Any, ...]]) -> Calls:

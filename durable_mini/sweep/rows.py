@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final
 
-from durable_mini.errors import shown
+from durable_mini.errors import shown, without_addresses
 
 MOST_ROWS: Final = 200
 """How many rows are printed."""
 
 WIDEST: Final = 40
 """Characters of a value that a column shows."""
-
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Rows(list[dict[str, Any]]):
@@ -53,7 +50,7 @@ def _text(value: object) -> str:
     else:
         name = getattr(value, "__name__", None)
         text = name if isinstance(name, str) else shown(value)
-    text = _ADDRESS.sub("", " ".join(text.split()))
+    text = without_addresses(" ".join(text.split()))
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
 
 

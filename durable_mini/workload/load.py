@@ -108,7 +108,7 @@ class _Sender:
         except Exception as error:  # noqa: BLE001 - a call may raise anything
             self._raised(error)
             return None
-        promise: Promise[Any] = call if hasattr(call, "when_settled") else self._world.spawn(call, "call")
+        promise: Promise[Any] = call if isinstance(call, Promise) else self._world.spawn(call, "call")
         promise.when_settled(lambda settled: self._settled(settled, begun))
         return promise
 
