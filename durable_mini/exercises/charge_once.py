@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.exercises.cause import Cause, Findings
-from durable_mini.exercises.clients import Call, visited
+from durable_mini.exercises.clients import visited
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
-from durable_mini.exercises.leases import Addressed
+from durable_mini.exercises.leases import Addressed, Call, share_a_key
 from durable_mini.exercises.solutions import charge_once as solutions
 from durable_mini.exercises.starters import charge_once as starters
 from durable_mini.explore import ComesToAnEnd, Conflict, EffectAtMostOnce, Scenario, acknowledged
@@ -84,7 +84,7 @@ class Amounts:
             if _NAMED.fullmatch(order) is None:
                 return Conflict(f"{event.detail['by']} sent {body}, which names no order.", (event,))
             if order in cents and not _says(body, cents[order]):
-                amount = f"{cents[order]:,}".replace(",", words.SPACE)
+                amount = words.grouped(cents[order])
                 return Conflict(f"{order} is over {amount} cents, and {event.detail['by']} sent {body}.", (event,))
         return None
 
@@ -295,10 +295,8 @@ def _unpaid(found: Findings, plan: str, order: str = ORDER) -> bool:
 
 def _key_is_shared(found: Findings) -> bool:
     """Whether two orders had the same key."""
-    of: dict[object, set[str]] = {}
-    for event in _calls(found.clean(SEVERAL)):
-        of.setdefault(event.detail.get("key"), set()).add(_order_in(event.detail))
-    return any(key is not None and len(orders) > 1 for key, orders in of.items())
+    made = _calls(found.clean(SEVERAL))
+    return share_a_key((_order_in(event.detail), event.detail.get("key")) for event in made)
 
 
 def _marks_all(found: Findings) -> bool:

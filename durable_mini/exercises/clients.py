@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from durable_mini.exercises.leases import LEASES, OBJECT
-from durable_mini.explore import Scenario
+from durable_mini.exercises.leases import OBJECT, WATCH, Call
+from durable_mini.explore import Scenario, calls
+from durable_mini.explore.scenario import answered
 
 if TYPE_CHECKING:
     from durable_mini.services import Service
     from durable_mini.world import World
-
-Call = tuple[float, str, tuple[Any, ...]]
-"""When a client calls, in ms, which method, and with what."""
 
 MOST_RUNS: Final = 200
 """Runs of alarm() between two calls after which a run is cut off; who tries every second or two needs fewer."""
@@ -31,34 +30,17 @@ def visited(
 
     ask: asks the stub that it is given; what it returns is the run's result, and None if a fault struck it.
     """
+    clients = calls(cls, OBJECT, *made)
 
     async def play(world: World) -> Any:
-        objects: Any = world.namespace(cls)
-        replies = []
-        for at, method, arguments in sorted(made, key=lambda call: call[0]):
-            await _until(world, world.start + at)
-            reply = getattr(objects.getByName(OBJECT), method)(*arguments)
-            reply.when_settled(lambda _: None)  # somebody listens: a failure is part of the run
-            replies.append(reply)
-        for reply in replies:
-            await _told(world, reply)
+        await clients.make(world, partial(_until, world))
         if ask is None:
             return None
         await _until(world, world.start + asked_ms)
-        return await _told(world, ask(objects.getByName(OBJECT)))
+        return await answered(world, ask(world.namespace(cls).getByName(OBJECT)))
 
     settings = {"limits": {"alarm_runs_until_idle": MOST_RUNS}, "services": services}
-    return Scenario(play, settings, watch={LEASES: "SELECT * FROM leases ORDER BY 1"})
-
-
-async def _told(world: World, reply: Awaitable[Any]) -> Any:
-    """What a client is told; what it raises without a fault is the class's own error."""
-    try:
-        return await reply
-    except Exception:
-        if not world.faults.plan:
-            raise
-        return None
+    return Scenario(play, settings, watch=WATCH)
 
 
 async def _until(world: World, moment: float) -> None:

@@ -12,12 +12,13 @@ from durable_mini.exercises.forgotten import unawaited
 from durable_mini.exercises.mistakes import never_ends, untroubled
 from durable_mini.exercises.report import WIDTH, Line
 from durable_mini.explore import Property, Scenario, explore
-from durable_mini.figures import findings, words
+from durable_mini.explore.selfcheck import parting
+from durable_mini.figures import findings
 from durable_mini.limits import US_PER_MS
 
 if TYPE_CHECKING:
     from durable_mini.explore import Run, Verdict
-    from durable_mini.trace import Event, Trace
+    from durable_mini.trace import Trace
 
 BUDGET: Final = 200
 """Runs of one exploration at most: our own solutions take 50, and a check is to take a second or two."""
@@ -229,21 +230,5 @@ def _differs(scenario: Scenario, first: Run) -> tuple[str, str] | None:
     with another_day():
         once_more = scenario.run()
     if once_more.trace.digest == again.trace.digest:
-        return CLOCK, f"On another day the same run goes otherwise: {_parting(first, again)}."
-    return OUTLIVES, f"Two runs of one plan differ: {_parting(again, once_more)}."
-
-
-def _parting(one: Run, other: Run) -> str:
-    """Where the traces of two runs part, in words."""
-    for before, after in zip(one.trace, other.trace, strict=False):
-        if before != after:
-            told, instead = (_told_of(event, run.trace.start_ms) for event, run in ((before, one), (after, other)))
-            when = words.whole_ms(before.t)
-            if told == instead:
-                return f"from {when} on, when there is in both “{told}”, but not with the same values"
-            return f"at {when} there is “{told}” in one, and “{instead}” in the other"
-    return "one goes on where the other has ended"
-
-
-def _told_of(event: Event, start_ms: int) -> str:
-    return words.shortened(words.in_story(event, start_ms), 60)
+        return CLOCK, f"On another day the same run goes otherwise: {parting(first, again)}."
+    return OUTLIVES, f"Two runs of one plan differ: {parting(again, once_more)}."

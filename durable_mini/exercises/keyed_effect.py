@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from durable_mini.exercises.cause import Cause, Findings
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
-from durable_mini.exercises.leases import BOTH_WAYS, Addressed, both_ways, held, lease_of, revoked, scenario
+from durable_mini.exercises.leases import (
+    BOTH_WAYS,
+    Addressed,
+    Call,
+    both_ways,
+    held,
+    lease_of,
+    revoked,
+    scenario,
+    share_a_key,
+)
 from durable_mini.exercises.solutions import keyed_effect as solutions
 from durable_mini.exercises.starters import keyed_effect as starters
 from durable_mini.explore import ComesToAnEnd, Conflict, InTime, Scenario, acknowledged
+from durable_mini.explore.scenario import arguments_of
 from durable_mini.figures import words
 from durable_mini.limits import US_PER_MS
 from durable_mini.services import Behaviour, Service
 
 if TYPE_CHECKING:
     from durable_mini.explore import Run
-    from durable_mini.trace import Event, Trace
+    from durable_mini.trace import Event
 
 A, B = "lease-a", "lease-b"
 SOON, LATER = 400, 20_000
@@ -36,10 +47,11 @@ class RefundedOnceATerm:
     def check(self, run: Run) -> Conflict | None:
         """None if it is so."""
         told = {event.seq: reply for event, reply, _ in acknowledged(run, "grant")}
+        sent = {event.detail["call"]: arguments_of(event) for event in run.trace.events(kind="request.sent")}
         terms: dict[str, list[tuple[Event, int]]] = {}
         for event in run.trace.events(kind="request.started"):
             if event.detail.get("method") == "grant":
-                lease, ttl = _arguments(run.trace, event)
+                lease, ttl = sent[event.detail["call"]]
                 terms.setdefault(lease, []).append((event, event.t + round(ttl * US_PER_MS)))
         for lease, of_lease in terms.items():
             ends = [due for _, due in of_lease]
@@ -81,14 +93,6 @@ class RefundedOnceATerm:
         return None
 
 
-def _arguments(trace: Trace, started: Event) -> tuple[str, float]:
-    for event in trace.events(kind="request.sent"):
-        if event.detail.get("call") == started.detail.get("call"):
-            lease, _, ttl = str(event.detail.get("arguments", "")).rpartition(", ")
-            return lease.strip("'\""), float(ttl)
-    return "", 0
-
-
 def _key(effect: Event) -> str:
     key = effect.detail.get("key")
     return "no key" if key is None else f"the key {words.shortened(str(key), 24)}"
@@ -99,7 +103,7 @@ def _again(at: float) -> Callable[[type], Scenario]:
     return lambda cls: _with(cls, (0, "grant", (A, 300)), (20, "grant", (B, 280)), (at, "grant", (A, 300)))
 
 
-def _with(cls: type, *made: tuple[float, str, tuple[Any, ...]], script: Sequence[Behaviour] = ()) -> Scenario:
+def _with(cls: type, *made: Call, script: Sequence[Behaviour] = ()) -> Scenario:
     return scenario(cls, *made, services={HOST: Service(script=script, honours_keys=True)})
 
 
@@ -146,13 +150,6 @@ def _sent(found: Findings) -> list[tuple[str, object]]:
     return [(lease_of(event), event.detail.get("key")) for event in calls]
 
 
-def _shared(found: Findings) -> bool:
-    of: dict[object, set[str]] = {}
-    for lease, key in _sent(found):
-        of.setdefault(key, set()).add(lease)
-    return any(len(leases) > 1 for leases in of.values())
-
-
 def _skipped(run: Run | None) -> bool:
     """Whether the row of a refused call was still there when it was tried again, and went without an effect."""
     failed = [] if run is None else run.trace.events(kind="alarm.failed")
@@ -170,7 +167,7 @@ CAUSES: Final = (
     ),
     Cause(
         "two leases have the same key, and the bank carries out only one of them",
-        lambda found: found.broke(CALM) and _shared(found),
+        lambda found: found.broke(CALM) and share_a_key(_sent(found)),
     ),
     Cause(
         "the key is the lease's name alone, so the refund of its second term counts as done",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.explore import Conflict, InTime, Scenario, calls
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from durable_mini.trace import Event, Trace
 
 OBJECT: Final = "tenant-42"
+
+Call = tuple[float, str, tuple[Any, ...]]
+"""When a client calls, in ms, which method, and with what."""
+
 IDS: Final = frozenset(
     {"lease-a", "lease-b", "lease-c", "lease-d", "lease-bad", *(f"lease-{number:02}" for number in range(20))}
 )
@@ -54,7 +58,7 @@ REVOKES: Final = Addressed("POST", "https://access.example/revoke")
 
 def scenario(
     cls: type,
-    *made: tuple[float, str, tuple[Any, ...]],
+    *made: Call,
     services: Mapping[str, Service] | None = None,
     most_runs: int = MOST_RUNS,
 ) -> Scenario:
@@ -74,6 +78,14 @@ def both_ways(cls: type, services: Mapping[str, Service] | None = None) -> Scena
     """Leases whose ends come in another order than their grants: the alarm has to move, and only to an earlier time."""
     made = ((0, "grant", ("lease-a", 2_000)), (20, "grant", ("lease-b", 300)), (40, "grant", ("lease-c", 60_000)))
     return scenario(cls, *made, services=services)
+
+
+def share_a_key(calls_of: Iterable[tuple[str, object]]) -> bool:
+    """Whether two things have the same key; given are what each call was for, and its key."""
+    of: dict[object, set[str]] = {}
+    for thing, key in calls_of:
+        of.setdefault(key, set()).add(thing)
+    return any(key is not None and len(things) > 1 for key, things in of.items())
 
 
 def lease_of(event: Event) -> str:

@@ -98,8 +98,8 @@ def never_ends(trace: Trace, ended_us: int, least_us: int | None) -> tuple[str, 
     told = f"{what} began at {words.whole_ms(begun.t)} and never came to its end"
     calls = sum(one.seq > begun.seq for one in trace.events(kind="effect.called"))
     if calls > 1:
-        many = f"{calls:,}".replace(",", words.SPACE)
-        told += f"; it had made {many} calls to the outside when the run was cut off, at {words.whole_ms(ended_us)}"
+        many, when = words.grouped(calls), words.whole_ms(ended_us)
+        told += f"; it had made {many} calls to the outside when the run was cut off, at {when}"
     return what, f"{told}."
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_mini.exercises.cause import Cause, Findings
-from durable_mini.exercises.clients import Call, visited
+from durable_mini.exercises.clients import visited
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
-from durable_mini.exercises.leases import REVOKES, lease_of, revoked
+from durable_mini.exercises.leases import REVOKES, Call, lease_of, revoked
 from durable_mini.exercises.solutions import poison_row as solutions
 from durable_mini.exercises.starters import poison_row as starters
 from durable_mini.explore import ComesToAnEnd, Conflict, InTime, Scenario, acknowledged

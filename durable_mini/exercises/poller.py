@@ -12,7 +12,7 @@ from durable_mini.exercises.leases import OBJECT, REVOKES, WATCH, revoked
 from durable_mini.exercises.solutions import poller as solutions
 from durable_mini.exercises.starters import poller as starters
 from durable_mini.explore import Conflict, InTime, NothingLost, Scenario
-from durable_mini.explore.scenario import arguments_of
+from durable_mini.explore.scenario import answered, arguments_of
 from durable_mini.figures import words
 from durable_mini.objects import DurableObject
 
@@ -65,21 +65,11 @@ async def poll(world: World, cls: type) -> list[Awaitable[Any]]:
     """What a Worker's cron trigger does: read the registry, and wake what it lists, all at once."""
     registry: Any = world.namespace(Registry)
     ledgers: Any = world.namespace(cls)
-    listed = await _unless_faulty(world, registry.getByName("all").names()) or ()
+    listed = await answered(world, registry.getByName("all").names()) or ()
     replies = [ledgers.getByName(name).wake() for name in listed]
     for reply in replies:
         reply.when_settled(lambda _: None)  # somebody listens: a failure is part of the run
     return replies
-
-
-async def _unless_faulty(world: World, call: Awaitable[Any]) -> Any:
-    """What a call gives; None if it fails under a fault plan."""
-    try:
-        return await call
-    except Exception:
-        if not world.faults.plan:
-            raise
-        return None
 
 
 def _scenario(*grants: Given, polls: Sequence[int] = POLLS, commit_ms: float = 0) -> Callable[[type], Scenario]:
@@ -97,14 +87,14 @@ def _scenario(*grants: Given, polls: Sequence[int] = POLLS, commit_ms: float = 0
                     woken += await poll(world, cls)
                 else:
                     _, name, lease, ttl = given
-                    await _unless_faulty(world, ledgers.getByName(name).grant(lease, ttl))
+                    await answered(world, ledgers.getByName(name).grant(lease, ttl))
             for reply in woken:
-                await _unless_faulty(world, reply)
+                await answered(world, reply)
             await world.run_for(1_000)
             names = sorted({one[1] for one in grants})
             return {
-                "left": {name: await _unless_faulty(world, ledgers.getByName(name).look()) or [] for name in names},
-                "listed": await _unless_faulty(world, registry.getByName("all").names()) or [],
+                "left": {name: await answered(world, ledgers.getByName(name).look()) or [] for name in names},
+                "listed": await answered(world, registry.getByName("all").names()) or [],
             }
 
         return Scenario(play, {"commit_ms": commit_ms}, watch=WATCH)

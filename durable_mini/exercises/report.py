@@ -91,7 +91,7 @@ class Line:
     """The events around what went wrong."""
 
     def __str__(self) -> str:
-        counted = f" ({self.runs:,} runs)".replace(",", words.SPACE) if self.runs > 1 else ""
+        counted = f" ({words.grouped(self.runs)} runs)" if self.runs > 1 else ""
         if self.story is None:
             return filled(f"{self.plan}{counted}", "    ", "  ✓ ")
         return f"{filled(f'{self.plan}{counted}', '    ', '  ✕ ')}\n{filled(self.story, _INDENT)}"
@@ -163,7 +163,7 @@ class Report:
         return "\n".join(parts)
 
     def _end(self) -> str:
-        runs = f"{self.runs:,} runs were tried.".replace(",", words.SPACE)
+        runs = f"{words.grouped(self.runs)} runs were tried."
         lines = "" if self.solution_lines is None else f" Our own solution has {self.solution_lines} lines."
         return runs + lines
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from durable_mini.exercises.cause import Cause, Findings
-from durable_mini.exercises.clients import Call, visited
+from durable_mini.exercises.clients import visited
 from durable_mini.exercises.exercise import Exercise
 from durable_mini.exercises.exploration import Exploration
-from durable_mini.exercises.leases import REVOKES, lease_of, left, revoked
+from durable_mini.exercises.leases import REVOKES, Call, lease_of, left, revoked
 from durable_mini.exercises.solutions import revival as solutions
 from durable_mini.exercises.starters import revival as starters
 from durable_mini.explore import ComesToAnEnd, Conflict, InTime, NothingLost, Scenario

@@ -13,6 +13,7 @@ from durable_mini.figures import words
 
 if TYPE_CHECKING:
     from durable_mini.explore.scenario import Run, Scenario
+    from durable_mini.trace import Event
 
 
 class SelfCheck(NamedTuple):
@@ -28,15 +29,18 @@ class SelfCheck(NamedTuple):
 def self_check(scenario: Scenario, *, with_hash_seed: bool) -> SelfCheck:
     """Run the scenario without faults in every way that must not matter."""
     first = scenario.run()
-    again = first_difference(first, scenario.run())
-    if again is not None:
+    again = scenario.run()
+    if again.trace.digest != first.trace.digest:
         return SelfCheck(
-            f"two runs of the same plan differ, {again}; something is not the object's own: a variable of the class or "
-            "of the module that outlives it, or the machine's clock (Date.now() is the world's)"
+            f"two runs of the same plan differ: {parting(first, again)}; something is not the object's own: "
+            "a variable of the class or of the module that outlives it, or the machine's clock "
+            "(Date.now() is the world's)"
         )
-    reversed_ = first_difference(first, scenario.run(reverse_unordered_selects=True))
-    if reversed_ is not None:
-        return SelfCheck(f"the result depends on the order of rows that no ORDER BY has sorted: it differs {reversed_}")
+    reversed_ = scenario.run(reverse_unordered_selects=True)
+    if reversed_.trace.digest != first.trace.digest:
+        return SelfCheck(
+            f"the result depends on the order of rows that no ORDER BY has sorted: {parting(first, reversed_)}"
+        )
     if not with_hash_seed:
         return SelfCheck(None)
     digest, why = hash_seed_digest(scenario)
@@ -47,15 +51,17 @@ def self_check(scenario: Scenario, *, with_hash_seed: bool) -> SelfCheck:
     return SelfCheck(None)
 
 
-def first_difference(one: Run, other: Run) -> str | None:
-    """Where the traces of two runs part, in words; None if they are the same."""
-    if one.trace.digest == other.trace.digest:
-        return None
+def parting(one: Run, other: Run) -> str:
+    """Where the traces of two runs part, in words."""
     for before, after in zip(one.trace, other.trace, strict=False):
         if before != after:
-            told = [words.in_story(event, one.trace.start_ms) for event in (before, after)]
+            told, instead = (_told_of(event, run.trace.start_ms) for event, run in ((before, one), (after, other)))
             when = words.whole_ms(before.t)
-            if told[0] == told[1]:
-                return f"first at {when}, at “{told[0]}”"
-            return f"first at {when}, where one has “{told[0]}” and the other “{told[1]}”"
-    return "as one is longer than the other"
+            if told == instead:
+                return f"from {when} on, when there is in both “{told}”, but not with the same values"
+            return f"at {when} there is “{told}” in one, and “{instead}” in the other"
+    return "one goes on where the other has ended"
+
+
+def _told_of(event: Event, start_ms: int) -> str:
+    return words.shortened(words.in_story(event, start_ms), 60)

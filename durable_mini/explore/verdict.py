@@ -189,4 +189,4 @@ def _filled(text: str) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}".replace(",", words.SPACE)
+    return f"{words.grouped(number)} {noun}{'' if number == 1 else 's'}"

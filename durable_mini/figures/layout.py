@@ -260,7 +260,7 @@ class _Builder:
     def _phrase(self, event: Event) -> str:
         phrase = self._phrases.get(str(event.detail.get("method")))
         parts = [part.strip().strip("'\"") for part in str(event.detail.get("arguments", "")).split(",")]
-        arguments = [f"{int(part):,}".replace(",", words.SPACE) if part.isdigit() else part for part in parts]
+        arguments = [words.grouped(int(part)) if part.isdigit() else part for part in parts]
         try:
             if phrase is not None:
                 return phrase.format(*arguments)

@@ -16,28 +16,24 @@ from durable_mini.labs.deadline import TookTooLong
 _NOT_THE_LEARNERS: Final = (str(Path(__file__).resolve().parent.parent), sysconfig.get_paths()["stdlib"])
 
 
-class Stopped(KeyboardInterrupt):
+class _Brief(BaseException):
+    """What a notebook shows with the learner's own lines alone."""
+
+    def __init__(self, sentence: str, lines: list[str]) -> None:
+        super().__init__(sentence)
+        self.lines = lines
+        """Where it was in the learner's code, as a notebook shows it."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [*self.lines, f"{type(self).__name__}: {self}"]
+
+
+class Stopped(_Brief, KeyboardInterrupt):
     """The learner pressed stop."""
 
-    def __init__(self, sentence: str, lines: list[str]) -> None:
-        super().__init__(sentence)
-        self.lines = lines
-        """Where it was in the learner's code, as a notebook shows it."""
 
-    def _render_traceback_(self) -> list[str]:
-        return [*self.lines, f"Stopped: {self}"]
-
-
-class EndsPythonError(RuntimeError):
+class EndsPythonError(_Brief, RuntimeError):
     """A learner's class raised what ends a program, such as SystemExit."""
-
-    def __init__(self, sentence: str, lines: list[str]) -> None:
-        super().__init__(sentence)
-        self.lines = lines
-        """Where it was in the learner's code, as a notebook shows it."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [*self.lines, f"EndsPythonError: {self}"]
 
 
 @contextmanager
