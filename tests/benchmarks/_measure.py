@@ -94,6 +94,25 @@ def rate(number: int, subject: Subject) -> float:
     return number / subject.median
 
 
+def ratios(number: int, ours: Sequence[tuple[Subject, float | None]], peer: Subject) -> list[Row]:
+    """A row for each subject that did ``number`` things: how many a second, beside the peer; targets are ratios."""
+    rows = []
+    for subject, target in ours:
+        ratio = rate(number, subject) / rate(number, peer)
+        rows.append(
+            Row(
+                subject.name,
+                f"{rate(number, subject):,.0f}/s",
+                f"{rate(number, peer):,.0f}/s",
+                f"{ratio:.2f}",
+                f">= {target}" if target else "",
+                f"{subject.spread:.0%}",
+                None if target is None else ratio >= target,
+            )
+        )
+    return rows
+
+
 def run(about: str, check: Callable[[], None], report: Callable[[], str]) -> int:
     """The command line of a benchmark."""
     parser = argparse.ArgumentParser(description=about)

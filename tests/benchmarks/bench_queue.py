@@ -12,7 +12,7 @@ import simpy
 from durable_mini import DurableObject, World
 from durable_mini.draws import Exponential
 from durable_mini.workload import open_loop
-from tests.benchmarks._measure import Row, Subject, measure, rate, run, table
+from tests.benchmarks._measure import Subject, measure, ratios, run, table
 
 CALLS: Final = 10_000
 LOAD: Final = 0.8
@@ -73,21 +73,10 @@ def report() -> str:
         (Subject("trace off", lambda: calls(CALLS, trace=False)), None),
     ]
     measure([peer, *(subject for subject, _ in ours)])
-    rows = []
-    for subject, target in ours:
-        ratio = rate(CALLS, subject) / rate(CALLS, peer)
-        rows.append(
-            Row(
-                subject.name,
-                f"{rate(CALLS, subject):,.0f}/s",
-                f"{rate(CALLS, peer):,.0f}/s",
-                f"{ratio:.2f}",
-                "" if target is None else f">= {target}",
-                f"{subject.spread:.0%}",
-                None if target is None else ratio >= target,
-            )
-        )
-    return table(f"Calls of a queue at load {LOAD}; the peer is SimPy {simpy.__version__} with a Resource", rows)
+    return table(
+        f"Calls of a queue at load {LOAD}; the peer is SimPy {simpy.__version__} with a Resource",
+        ratios(CALLS, ours, peer),
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any, Final
 import simpy
 
 from durable_mini import DurableObject, World, all_settled, gather, scheduler
-from tests.benchmarks._measure import Row, Subject, measure, rate, run, table
+from tests.benchmarks._measure import Subject, measure, ratios, run, table
 
 TASKS: Final = 1_000
 WAKE_UPS: Final = 100
@@ -117,7 +117,7 @@ def report() -> str:
     """Measure and print."""
     size = (TASKS, WAKE_UPS)
     peer = Subject("SimPy", lambda: with_simpy(*size))
-    bare = Subject("heap", lambda: with_heap(*size))
+    bare = Subject("heap and generators", lambda: with_heap(*size))
     ours = [
         (Subject("clients, trace off", lambda: clients(*size, trace=False)), 0.5),
         (Subject("clients, trace on", lambda: clients(*size, trace=True)), 0.25),
@@ -126,31 +126,7 @@ def report() -> str:
     ]
     measure([peer, *(subject for subject, _ in ours), bare])
     number = TASKS * WAKE_UPS
-    rows = []
-    for subject, target in ours:
-        ratio = rate(number, subject) / rate(number, peer)
-        rows.append(
-            Row(
-                subject.name,
-                f"{rate(number, subject):,.0f}/s",
-                f"{rate(number, peer):,.0f}/s",
-                f"{ratio:.2f}",
-                f">= {target}" if target else "",
-                f"{subject.spread:.0%}",
-                None if target is None else ratio >= target,
-            )
-        )
-    ratio = rate(number, bare) / rate(number, peer)
-    rows.append(
-        Row(
-            "heap and generators",
-            f"{rate(number, bare):,.0f}/s",
-            f"{rate(number, peer):,.0f}/s",
-            f"{ratio:.2f}",
-            "",
-            f"{bare.spread:.0%}",
-        )
-    )
+    rows = ratios(number, [*ours, (bare, None)], peer)
     return table(f"{TASKS:,} tasks x {WAKE_UPS} timed wake-ups; the peer is SimPy {simpy.__version__}", rows)
 
 

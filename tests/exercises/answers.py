@@ -32,3 +32,10 @@ def assert_rejected(exercise: Exercise, answer: Any, label: str) -> Report:
     assert report.trace is not None
     assert max(map(len, str(report).splitlines())) <= NARROW
     return report
+
+
+def assert_has_no_cause_of(exercise: Exercise, answer: Any) -> None:
+    """What answers to all exercises get wrong is told by a cause that all share, and by none of this exercise's own."""
+    report = exercise.check(answer)
+    assert report.outcome is Outcome.WRONG, str(report)
+    assert report.label not in {cause.label for cause in exercise.causes}

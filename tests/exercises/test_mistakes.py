@@ -11,7 +11,7 @@ import pytest
 
 from durable_mini import Date, DurableObject, Error, fetch, scheduler
 from durable_mini.exercises import Exercise, Outcome
-from tests.exercises.answers import told
+from tests.exercises.answers import assert_has_no_cause_of, told
 from tests.exercises.test_labels import EXERCISES
 
 ALARMED = [name for name, exercise in EXERCISES.items() if hasattr(exercise.start, "alarm")]
@@ -225,6 +225,34 @@ def test_an_alarm_that_is_set_for_ever_is_not_said_to_never_end(name: str) -> No
     assert sum(len(line.trace) for line in report.lines if line.trace is not None) < SOON
     assert report.outcome is Outcome.WRONG
     assert "never ends" not in str(report.label), str(report)
+
+
+async def raises(_self: Any) -> None:
+    raise Error("never")
+
+
+NARROW = ["charge_once", "revival", "poison_row"]
+"""Whose own causes are tried before those that all share."""
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("methods", [{"alarm": nothing}, {"ensure_alarm": nothing}, {"alarm": "rearms"}], ids=str)
+def test_what_every_exercise_may_meet_has_no_cause_of_one(name: str, methods: dict[str, Any]) -> None:
+    ours: Any = EXERCISES[name].solution_class
+
+    async def rearms(self: Any) -> None:
+        await ours.alarm(self)
+        await self.ctx.storage.setAlarm(Date.now() + 1)
+
+    chosen = {method: rearms if work == "rearms" else work for method, work in methods.items()}
+    assert_has_no_cause_of(EXERCISES[name], changed(EXERCISES[name], **chosen))
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_a_run_that_always_raises_is_no_answer_yet(name: str) -> None:
+    report = EXERCISES[name].check(working(name, raises))
+    assert report.outcome is Outcome.RAISED
+    assert "alarm() raised Error: never" in str(report)
 
 
 async def elsewhere(_self: Any) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from durable_mini import Date, DurableObject, Error, fetch, gather, scheduler
-from durable_mini.exercises import Outcome
-from durable_mini.exercises.poison_row import CAUSES, exercise
+from durable_mini.exercises.poison_row import exercise
 from durable_mini.exercises.solutions.poison_row import LeaseLedger
 from durable_mini.exercises.starters.poison_row import MyLedger
-from tests.exercises.answers import assert_rejected, assert_right, told
+from tests.exercises.answers import assert_has_no_cause_of, assert_rejected, assert_right, told
 
 Right: Any = LeaseLedger
 DUE = "SELECT * FROM leases WHERE expire_at <= ? ORDER BY expire_at, id LIMIT 100"
@@ -33,6 +32,10 @@ class Ledger(Right):  # type: ignore[misc]
         self.sql.exec("UPDATE leases SET tries = tries + 1 WHERE id = ?", lease.id)
         return int(lease.tries) + 1
 
+    def later(self, lease: Any) -> None:
+        """Try a lease again some way off."""
+        self.sql.exec("UPDATE leases SET expire_at = ? WHERE id = ?", Date.now() + self.again_ms, lease.id)
+
     def went_well(self, lease: Any) -> None:
         self.sql.exec("DELETE FROM leases WHERE id = ? AND expire_at = ?", lease.id, lease.expire_at)
 
@@ -48,8 +51,7 @@ class Ledger(Right):  # type: ignore[misc]
                 if self.count(lease) >= 3:
                     self.give_up(lease)
                 elif self.again_ms:
-                    again = Date.now() + self.again_ms
-                    self.sql.exec("UPDATE leases SET expire_at = ? WHERE id = ?", again, lease.id)
+                    self.later(lease)
             else:
                 self.went_well(lease)
         await self.ensure_alarm()
@@ -200,8 +202,7 @@ class NoStatus(Ledger):
                 if self.count(lease) >= 3:
                     self.give_up(lease)
                 else:
-                    again = Date.now() + self.again_ms
-                    self.sql.exec("UPDATE leases SET expire_at = ? WHERE id = ?", again, lease.id)
+                    self.later(lease)
             else:
                 self.went_well(lease)
         await self.ensure_alarm()
@@ -222,8 +223,7 @@ class DeletesFirst(Ledger):
                 await revoke(lease.id)
             except Error:
                 if self.count(lease) < 3:
-                    again = Date.now() + self.again_ms
-                    self.sql.exec("UPDATE leases SET expire_at = ? WHERE id = ?", again, lease.id)
+                    self.later(lease)
                     continue
                 self.sql.exec("DELETE FROM leases WHERE id = ?", lease.id)
                 await scheduler.wait(1)
@@ -301,16 +301,6 @@ def test_the_story_of_a_count_that_a_crash_begins_anew_names_the_crash() -> None
     assert "Three are enough, and one more for the fault. What struck: " in story
 
 
-class DoesNothing(Ledger):
-    async def alarm(self) -> None:
-        pass
-
-
-class NeverArms(Ledger):
-    async def ensure_alarm(self) -> None:
-        pass
-
-
 class NothingAtItsEnd(Ledger):
     """Nothing is armed at the end of a run."""
 
@@ -325,25 +315,5 @@ class NothingAtItsEnd(Ledger):
                 self.went_well(lease)
 
 
-class AlwaysRaises(Ledger):
-    async def alarm(self) -> None:
-        raise Error("never")
-
-
-class NeverEnds(Ledger):
-    async def alarm(self) -> None:
-        await super().alarm()
-        await self.ctx.storage.setAlarm(Date.now() + 1)
-
-
-@pytest.mark.parametrize("answer", [DoesNothing, NeverArms, NothingAtItsEnd, NeverEnds])
-def test_what_every_exercise_may_meet_has_no_cause_of_this_one(answer: type) -> None:
-    report = exercise.check(answer)
-    assert report.outcome is Outcome.WRONG
-    assert report.label not in {cause.label for cause in CAUSES}
-
-
-def test_a_run_that_always_raises_is_no_answer_yet() -> None:
-    report = exercise.check(AlwaysRaises)
-    assert report.outcome is Outcome.RAISED
-    assert "alarm() raised Error: never" in str(report)
+def test_what_every_exercise_may_meet_has_no_cause_of_this_one() -> None:
+    assert_has_no_cause_of(exercise, NothingAtItsEnd)
