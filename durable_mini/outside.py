@@ -142,6 +142,7 @@ class OutsideCalls:
     def _asks(self, arrived: tuple[Effect, Treatment, Callable[[Request, Ledger], Behaviour]]) -> None:
         """The call has come to a service that a function answers for."""
         effect, call, answers = arrived
+        going = effect, call
         loop = self._instance.loop
         try:
             call.asks(answers)
@@ -153,10 +154,10 @@ class OutsideCalls:
             self._is_refused(effect)
             return
         if call.there_us:
-            loop.at(loop.now + call.there_us, self._applies, (effect, call))
+            loop.at(loop.now + call.there_us, self._applies, going)
         else:
-            self._applies((effect, call))
-        loop.at(loop.now + call.there_us + call.back_us, self._is_answered, (effect, call))
+            self._applies(going)
+        loop.at(loop.now + call.there_us + call.back_us, self._is_answered, going)
 
     def _nobody_answers(self, effect: Effect) -> None:
         self._instance.note("effect.lost", effect.detail)
