@@ -141,7 +141,9 @@ def _companions(document: dict[str, Any], name: str) -> set[str]:
     calls = [(event[1], event[3]["to"]) for event in document["events"] if event[2] == "call_begin"]
     calls += [(event[1], event[3]["name"]) for event in document["events"] if event[2] in ("polled", "poll_failed")]
     calls += [(caller, "$service") for caller in _callers_of_the_service(document)]
-    if any(step[1] == "stop" for step in document["steps"]):  # a process stops once all its requests are answered
+    stops = any(step[1] == "stop" for step in document["steps"])  # a process stops once all its requests are answered
+    spins = '"spin"' in json.dumps([document["steps"], document["alarm"]])  # and nobody else has its thread meanwhile
+    if stops or spins:
         return {bare(step[2]) for step in document["steps"] if len(step) > 2 and step[2] is not None}
     group = {bare(name)}
     while more := {one for call in calls if group & set(call) for one in call} - group:
