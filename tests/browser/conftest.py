@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 import pytest
@@ -73,13 +74,24 @@ class Watch:
     """What a page asked for and complained about."""
 
     requests: list[str] = field(default_factory=list)
+    comm_messages: int = 0
+    """Messages of widgets to the kernel."""
+
     console_errors: list[str] = field(default_factory=list)
     page_errors: list[str] = field(default_factory=list)
+
+    @property
+    def asked(self) -> list[str]:
+        """The requests, but for JupyterLab's own: every ten seconds it asks for the lists that its side bar shows."""
+        return [url for url in self.requests if not _POLLED.search(url)]
 
     @property
     def outside(self) -> list[str]:
         """The requests that left the machine, or would have."""
         return [url for url in self.requests if not _is_here(url)]
+
+
+_POLLED: Final = re.compile(r"/api/(kernels|sessions|terminals|kernelspecs|contents)\?")
 
 
 def _is_here(url: str) -> bool:
@@ -160,6 +172,10 @@ def _observe(page: Page, watch: Watch) -> None:
 
     def on_socket(socket: WebSocket) -> None:
         watch.requests.append(socket.url)
+        socket.on("framesent", on_frame)
+
+    def on_frame(sent: str | bytes) -> None:
+        watch.comm_messages += b"comm_msg" in (sent.encode() if isinstance(sent, str) else sent)
 
     def on_console(message: ConsoleMessage) -> None:
         if message.type == "error":

@@ -104,15 +104,17 @@ def test_pointer_play_and_keyboard(first_lab: Locator, page: Page, watch: Watch)
     applied = {event.seq for event in lab.run(**START).events(kind="effect.applied")}
     assert int(first_lab.get_attribute("data-event") or -1) in applied
     assert_is_the_traces(first_lab, **START)
+    expect(first_lab.locator(".dm-offers")).to_be_visible()  # the kernel has said what may break there
 
     # playing needs no kernel
     first_lab.get_by_label("speed").select_option("20")
     first_lab.locator(".dm-plot").focus()
     page.keyboard.press("Home")
-    asked = len(watch.requests)
+    asked, told = len(watch.asked), watch.comm_messages
+    assert told > 0, "what was set before went to the kernel"
     page.keyboard.press("Space")
     expect(first_lab).to_have_attribute("data-t", scrub.get_attribute("max") or "")
-    assert len(watch.requests) == asked
+    assert (len(watch.asked), watch.comm_messages) == (asked, told)
     assert_is_the_traces(first_lab, **START)
 
     # Tab goes through every control that is in view, in the order in which they are read
